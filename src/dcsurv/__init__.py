@@ -1,0 +1,17 @@
+"""dcsurv: individual survival prediction, S(t | x), from a table of patients."""
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.grid import TimeGrid
+from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SurvivalCurves",
+    "TimeGrid",
+    "__version__",
+    "check_outcome",
+    "fold_indices",
+    "make_outcome",
+    "train_test_indices",
+]

@@ -1,0 +1,119 @@
+"""The times at which a discrete model predicts: linear, logarithmic or quantile spacing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from dcsurv.target import FloatArray, IntArray, unpack
+
+Spacing: TypeAlias = Literal["linear", "log", "quantile"]
+Convention: TypeAlias = Literal["default", "paper"]
+
+# Where the default log grid starts: a low quantile of the event times, so that the unit does not matter.
+_LOG_START_QUANTILE = 0.01
+# Where the authors' log grid starts.
+_PAPER_LOG_START_DAYS = 10.0
+
+
+def check_convention(convention: str) -> None:
+    """Refuse anything but the two named conventions."""
+    if convention not in get_args(Convention):
+        raise ValueError(f"convention is {convention!r}, but 'default' or 'paper' is expected.")
+
+
+@dataclass(frozen=True)
+class TimeGrid:
+    """The nodes 0 < g_1 <= ... <= g_L of a discrete model; time 0, where S = 1, is implied.
+
+    Attributes
+    ----------
+    nodes
+        The L node times. Bucket l is (g_{l-1}, g_l].
+    spacing
+        How they were placed.
+    """
+
+    nodes: FloatArray
+    spacing: Spacing
+
+    def __post_init__(self) -> None:
+        nodes = np.ascontiguousarray(self.nodes, dtype=np.float64)
+        if nodes.ndim != 1 or len(nodes) == 0:
+            raise ValueError(f"nodes has shape {nodes.shape}, but a one-dimensional array of times is expected.")
+        if not np.isfinite(nodes).all() or nodes[0] < 0 or (np.diff(nodes) < 0).any():
+            raise ValueError(f"nodes must be finite, not negative and in ascending order; got {nodes[:5]}...")
+        object.__setattr__(self, "nodes", nodes)
+
+    @classmethod
+    def make(
+        cls,
+        y: Any,
+        spacing: Spacing = "quantile",
+        n_nodes: int = 40,
+        convention: Convention = "default",
+    ) -> TimeGrid:
+        """Place nodes over the times of the training outcome.
+
+        ======== =============================================== ==============================================
+        spacing  default                                         paper (times in days)
+        ======== =============================================== ==============================================
+        linear   equal steps from 0 to the last time             equal steps from 0 to the last time + 1
+        log      equal ratios from the 1 % quantile of the       equal ratios from 10 days to the last time + 1,
+                 event times to the last time                    the first point left out
+        quantile quantiles k/L of all times, events and          the same
+                 censored
+        ======== =============================================== ==============================================
+
+        The paper's grids are rounded to whole days, which makes duplicate nodes; they are kept, since the
+        network has an output for each. The default does not round and removes duplicates, so that
+        ``grid.size`` may be smaller than ``n_nodes``.
+        """
+        time, event = unpack(y)
+        check_convention(convention)
+        if spacing not in get_args(Spacing):
+            raise ValueError(f"spacing is {spacing!r}, but 'linear', 'log' or 'quantile' is expected.")
+        if n_nodes < 1:
+            raise ValueError(f"n_nodes is {n_nodes}, but at least 1 output node is needed.")
+        last = float(time.max())
+        if last <= 0:
+            raise ValueError("every time is 0, so no grid can be laid over them. Check the time column.")
+        if convention == "paper":
+            return cls(np.rint(_paper_nodes(time, spacing, n_nodes)), spacing)
+        if spacing == "linear":
+            nodes = np.linspace(0, last, n_nodes + 1)[1:]
+        elif spacing == "quantile":
+            nodes = np.quantile(time, np.linspace(0, 1, n_nodes + 1)[1:])
+        else:
+            positive = time[event & (time > 0)]
+            if len(positive) == 0:
+                raise ValueError(
+                    "log spacing starts at the early event times, but there is no event after time 0. "
+                    "Use spacing='linear' or 'quantile'."
+                )
+            first = float(np.quantile(positive, _LOG_START_QUANTILE))
+            nodes = np.geomspace(first, last, n_nodes) if first < last else np.array([last])
+            nodes[-1] = last
+        return cls(np.unique(nodes[nodes > 0]), spacing)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes, L."""
+        return len(self.nodes)
+
+    def bucket(self, time: npt.ArrayLike) -> IntArray:
+        """Return the 0-based index of the first node at or after each time; L for times beyond the grid."""
+        return np.searchsorted(self.nodes, np.asarray(time, dtype=np.float64), side="left")
+
+
+def _paper_nodes(time: FloatArray, spacing: Spacing, n_nodes: int) -> FloatArray:
+    end = float(time.max()) + 1
+    if spacing == "linear":
+        return np.linspace(0, end, n_nodes + 1)[1:]
+    if spacing == "log":
+        return np.logspace(np.log10(_PAPER_LOG_START_DAYS), np.log10(end), n_nodes + 1)[1:]
+    # Percentiles of 100 k / L, as pandas takes quantiles: the last bit decides how half a day is rounded.
+    return np.percentile(time, np.linspace(0, 1, n_nodes + 1)[1:] * 100)

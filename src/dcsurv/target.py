@@ -1,0 +1,274 @@
+"""The outcome of a patient, (event, time): build it, check it, unpack it, split by it.
+
+Every estimator and every metric gets its ``y`` from :func:`check_outcome`, so there is one meaning of ``y``
+and one place that says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+OUTCOME_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
+
+_ENTRY_NAMES = {"entry", "entry_time", "start", "tstart", "left_truncation"}
+_HOW_TO_BUILD = "Build y with dcsurv.make_outcome(time, event)."
+
+
+def make_outcome(time: npt.ArrayLike, event: npt.ArrayLike) -> npt.NDArray[np.void]:
+    """Build the outcome array from times and event indicators.
+
+    Parameters
+    ----------
+    time
+        Observed time of each patient, at least 0 and finite, in any one unit.
+    event
+        1 or True where the event was observed, 0 or False where the patient was censored.
+
+    Returns
+    -------
+    Structured array with the fields ``event`` (bool) and ``time`` (float64), shape (n,).
+    """
+    return _assemble(np.asarray(time), np.asarray(event))
+
+
+def check_outcome(y: Any, *, min_events: int = 0, n_rows: int | None = None) -> npt.NDArray[np.void]:
+    """Return ``y`` as the outcome array, or say what is wrong with it.
+
+    Parameters
+    ----------
+    y
+        A structured array with a boolean or 0/1 field and a numeric field (as :func:`make_outcome` or
+        scikit-survival's ``Surv`` make), a two-column DataFrame or a dict with ``time`` and ``event``, or a
+        tuple ``(time, event)``.
+    min_events
+        How many observed events the caller needs.
+    n_rows
+        The number of rows that ``y`` must have, if something else has to match it.
+
+    Raises
+    ------
+    ValueError
+        With what was wrong, what arrived and what to do.
+    """
+    time, event = _take_apart(y)
+    outcome = _assemble(time, event)
+    if n_rows is not None and len(outcome) != n_rows:
+        raise ValueError(
+            f"y has {len(outcome)} rows, but {n_rows} are expected (one per row of the predictions or of X). "
+            "Pass the outcomes of the same patients, in the same order."
+        )
+    n_events = int(outcome["event"].sum())
+    if n_events < min_events:
+        raise ValueError(
+            f"y has {n_events} observed events among {len(outcome)} patients, but at least {min_events} "
+            "are needed here. Check that the event column is 1 for an observed event and 0 for censoring."
+        )
+    return outcome
+
+
+def unpack(y: Any, *, min_events: int = 0, n_rows: int | None = None) -> tuple[FloatArray, BoolArray]:
+    """Check ``y`` and return ``(time, event)`` as two contiguous arrays."""
+    outcome = check_outcome(y, min_events=min_events, n_rows=n_rows)
+    return np.ascontiguousarray(outcome["time"]), np.ascontiguousarray(outcome["event"])
+
+
+def check_sample_weight(sample_weight: npt.ArrayLike | None, n_rows: int) -> FloatArray:
+    """Return one non-negative weight per patient; ones when none are given."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but ({n_rows},) is expected: one number per patient."
+        )
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError("sample_weight must be finite and not negative; drop or repair the rows that are not.")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every patient; at least one must count.")
+    return weight
+
+
+def train_test_indices(
+    y: Any,
+    *,
+    test_size: float = 0.2,
+    random_state: int = 0,
+    groups: npt.ArrayLike | None = None,
+) -> tuple[IntArray, IntArray]:
+    """Split patients into training and test rows, stratified by the event indicator.
+
+    Parameters
+    ----------
+    test_size
+        Share of the patients (with ``groups``: of the folds that groups are dealt into) in the test part.
+    groups
+        A centre, family or patient id per row. Rows of one group stay on the same side.
+
+    Returns
+    -------
+    Row numbers of the training and of the test part. Without groups they are those of scikit-learn's
+    ``train_test_split`` with the same ``random_state`` and ``stratify=event``.
+    """
+    from sklearn.model_selection import train_test_split
+
+    _, event = unpack(y)
+    if not 0 < test_size < 1:
+        raise ValueError(f"test_size is {test_size}, but a share between 0 and 1 is expected, such as 0.2.")
+    if groups is not None:
+        n_folds = max(2, round(1 / test_size))
+        return fold_indices(y, n_folds=n_folds, random_state=random_state, groups=groups)[0]
+    rows = np.arange(len(event))
+    train, test = train_test_split(rows, test_size=test_size, random_state=random_state, stratify=_strata(event, 2))
+    return train, test
+
+
+def fold_indices(
+    y: Any,
+    *,
+    n_folds: int = 5,
+    random_state: int = 0,
+    groups: npt.ArrayLike | None = None,
+) -> list[tuple[IntArray, IntArray]]:
+    """Deal patients into folds with about the same share of events, and whole groups where they are given.
+
+    Returns
+    -------
+    One pair (training rows, test rows) per fold.
+    """
+    from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
+
+    _, event = unpack(y)
+    if not 2 <= n_folds <= len(event):
+        raise ValueError(f"n_folds is {n_folds}, but 2 to {len(event)} (the number of patients) are possible.")
+    if groups is not None:
+        group = np.asarray(groups)
+        if group.shape != event.shape:
+            raise ValueError(f"groups has shape {group.shape}, but one label per row {event.shape} is expected.")
+        n_groups = len(np.unique(group))
+        if n_groups < n_folds:
+            raise ValueError(
+                f"groups has {n_groups} different labels, too few for {n_folds} parts. "
+                "Use fewer folds or a larger test_size."
+            )
+        splitter: Any = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
+        return list(splitter.split(event, event, group))
+    strata = _strata(event, n_folds)
+    kind = KFold if strata is None else StratifiedKFold
+    return list(kind(n_folds, shuffle=True, random_state=random_state).split(event, strata))
+
+
+def _strata(event: BoolArray, parts: int) -> BoolArray | None:
+    """Return the event indicator, or None where one of its two values is too rare to be dealt out."""
+    n_events = int(event.sum())
+    return event if min(n_events, len(event) - n_events) >= parts else None
+
+
+def _take_apart(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Find the time and the event column in whatever arrived."""
+    if isinstance(y, pd.DataFrame):
+        return _from_names({str(c): y[c].to_numpy() for c in y.columns}, f"a DataFrame with columns {list(y.columns)}")
+    if isinstance(y, Mapping):
+        return _from_names({str(k): np.asarray(v) for k, v in y.items()}, f"a dict with keys {list(y)}")
+    if isinstance(y, tuple):
+        if len(y) != 2:
+            raise ValueError(f"y is a tuple of {len(y)} parts, but (time, event) is expected. {_HOW_TO_BUILD}")
+        return np.asarray(y[0]), np.asarray(y[1])
+    array = np.asarray(y)
+    if array.dtype.names is None:
+        raise ValueError(
+            f"y is an array of {array.dtype} with shape {array.shape}, from which event and time cannot be told "
+            f"apart. {_HOW_TO_BUILD}"
+        )
+    names = array.dtype.names
+    if set(names) != {"event", "time"} and len(names) == 2:
+        # scikit-survival lets users name the fields freely; the boolean one is the event.
+        booleans = [name for name in names if array.dtype[name] == np.bool_]
+        if len(booleans) == 1:
+            event_name = booleans[0]
+            time_name = next(name for name in names if name != event_name)
+            return array[time_name], array[event_name]
+    return _from_names({name: array[name] for name in names}, f"a structured array with fields {list(names)}")
+
+
+def _from_names(columns: dict[str, npt.NDArray[Any]], what: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    entry = sorted(name for name in columns if name.lower() in _ENTRY_NAMES)
+    if entry:
+        raise ValueError(
+            f"y is {what}; {entry[0]!r} looks like an entry time. Left truncation is not supported: "
+            "every patient must be observed from time 0."
+        )
+    if set(columns) != {"event", "time"}:
+        raise ValueError(f"y is {what}, but exactly 'time' and 'event' are expected. {_HOW_TO_BUILD}")
+    return columns["time"], columns["event"]
+
+
+def _assemble(time: npt.NDArray[Any], event: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    if time.ndim != 1 or event.ndim != 1:
+        raise ValueError(
+            f"time has shape {time.shape} and event {event.shape}, but two one-dimensional columns are expected."
+        )
+    if len(time) != len(event):
+        raise ValueError(f"time has {len(time)} rows and event {len(event)}: they must be the same patients.")
+    if len(time) == 0:
+        raise ValueError("y has no rows. Pass the outcome of at least one patient.")
+    out = np.empty(len(time), dtype=OUTCOME_DTYPE)
+    out["time"] = _check_time(time)
+    out["event"] = _check_event(event)
+    return out
+
+
+def _check_time(time: npt.NDArray[Any]) -> FloatArray:
+    if time.dtype.kind in "mM":
+        raise ValueError(
+            f"time holds {time.dtype} values. Pass numbers: the days (or months) from a patient's start to the "
+            "event or the last contact."
+        )
+    try:
+        values = time.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"time holds values that are not numbers, such as {str(time[0])!r}. Convert them first."
+        ) from None
+    _refuse_rows(~np.isfinite(values), values, "time must be finite; missing or infinite")
+    _refuse_rows(values < 0, values, "time must not be negative; negative")
+    return values
+
+
+def _check_event(event: npt.NDArray[Any]) -> BoolArray:
+    if event.dtype == np.bool_:
+        return event
+    try:
+        codes = event.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"event holds values that are not 0/1, such as {str(event[0])!r}. Code an observed event as 1, "
+            "censoring as 0."
+        ) from None
+    _refuse_rows(np.isnan(codes), codes, "event must be 0 or 1; missing")
+    other = np.setdiff1d(codes, [0.0, 1.0])
+    if len(other):
+        found = ", ".join(f"{code:g}" for code in other[:5])
+        raise ValueError(
+            f"event holds the codes {found} besides 0 and 1. Several kinds of event (competing risks) are not "
+            "supported: code the event of interest as 1 and everything else as 0 (censored). If 1 means censored "
+            "and 2 the event, pass event == 2."
+        )
+    event_observed: BoolArray = codes == 1
+    return event_observed
+
+
+def _refuse_rows(bad: BoolArray, values: FloatArray, what: str) -> None:
+    if bad.any():
+        rows = np.flatnonzero(bad)
+        shown = ", ".join(f"row {row}: {values[row]:g}" for row in rows[:3])
+        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+        raise ValueError(f"{what} values in {len(rows)} of {len(values)} rows ({shown}{more}). Repair or drop them.")

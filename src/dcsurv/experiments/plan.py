@@ -1,0 +1,159 @@
+"""What to run: datasets x models x splits x seeds becomes a list of independent tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from sklearn.base import clone
+
+from dcsurv.datasets import NAMES
+from dcsurv.experiments.peers import PEERS, Peer
+from dcsurv.models import paper_settings
+from dcsurv.models.network import GridEstimator, NetworkEstimator
+
+PAPER_MODELS: Final = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
+# The paper's two ablations, all else as in DCS-quant: without event-censored pairs, and with the other spacings.
+ABLATIONS: Final[dict[str, dict[str, Any]]] = {
+    "DCS-quant, event-event pairs": {"event_censored_pairs": False},
+    "DCS-quant, linear spacing": {"spacing": "linear"},
+    "DCS-quant, log spacing": {"spacing": "log"},
+}
+# Rows written under another number are not read as results.
+FORMAT: Final = 1
+
+
+class PlanError(ValueError):
+    """A plan that cannot be run, found out before anything is trained."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model on one split of one dataset, from one seed.
+
+    Attributes
+    ----------
+    settings
+        The estimator's parameters as text: part of the task's identity.
+    n_bootstrap
+        Resamples behind the intervals of the default convention; the paper's ten are always drawn.
+    """
+
+    dataset: str
+    model: str
+    split: int
+    seed: int
+    n_bootstrap: int
+    settings: dict[str, str]
+    estimator: Any = field(compare=False, repr=False)
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the task's files; everything that decides its result goes into it."""
+        identity = [FORMAT, self.dataset, self.model, self.split, self.seed, self.n_bootstrap, self.settings]
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        readable = "".join(c if c.isalnum() else "-" for c in self.model).lower()
+        return f"{self.dataset}_{readable}_s{self.split}_r{self.seed}_{digest[:10]}"
+
+    @property
+    def cost(self) -> float:
+        """A rough guess of the time it takes, in arbitrary units, to run long tasks first and to see the end."""
+        patients = {"support": 7098, "metabric": 1523, "flchain": 6299}[self.dataset]
+        if isinstance(self.estimator, GridEstimator):
+            directions = 2 if getattr(self.estimator, "bidirectional", False) else 1
+            width = max(self.estimator.decoder_size, 32) * self.estimator.decoder_layers * directions
+            epochs = self.estimator.max_epochs
+            return patients * epochs * (200 + self.estimator.n_nodes * width)
+        if isinstance(self.estimator, NetworkEstimator):
+            return patients * self.estimator.max_epochs * 200.0
+        return patients * (20_000.0 if isinstance(self.estimator, Peer) else 2_000.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Datasets x models x splits x seeds.
+
+    Parameters
+    ----------
+    datasets
+        Names of embedded cohorts.
+    models
+        Names (the paper's eight, its ablations, peers), or estimators by name.
+    splits
+        Seeds of the stratified 80/20 splits.
+    seeds
+        Seeds of the models (initial weights, batches, validation rows).
+    n_bootstrap
+        Resamples of the test patients behind each row's intervals.
+    changes
+        Parameters set on every model that has them, such as ``{"max_epochs": 3}`` for a quick look.
+    """
+
+    datasets: Sequence[str] = NAMES
+    models: Sequence[str] | Mapping[str, Any] = PAPER_MODELS
+    splits: Sequence[int] = (40,)
+    seeds: Sequence[int] = (0,)
+    n_bootstrap: int = 200
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def tasks(self) -> list[Task]:
+        """Return every task of the plan; raise PlanError if any of them cannot be run."""
+        self._check()
+        return [
+            self._task(dataset, model, int(split), int(seed))
+            for dataset in self.datasets
+            for model in self.models
+            for split in self.splits
+            for seed in self.seeds
+        ]
+
+    def _check(self) -> None:
+        for name, values in (("datasets", self.datasets), ("models", self.models), ("splits", self.splits)):
+            if isinstance(values, str):
+                raise PlanError(f"{name} is the text {values!r}; pass a list, such as [{values!r}].")
+        for name in ("datasets", "models", "splits", "seeds"):
+            values = list(getattr(self, name))
+            if not values:
+                raise PlanError(f"the plan has no {name}.")
+            if len(set(values)) < len(values):
+                raise PlanError(f"the plan names some {name} twice: {values}.")
+        unknown = [name for name in self.datasets if name not in NAMES]
+        if unknown:
+            raise PlanError(f"unknown datasets {unknown}; there are {', '.join(NAMES)}.")
+        if self.n_bootstrap < 2:
+            raise PlanError(f"n_bootstrap is {self.n_bootstrap}; an interval needs at least 2 resamples.")
+        for name in ("splits", "seeds"):
+            for value in getattr(self, name):
+                if not isinstance(value, int) or value < 0:
+                    raise PlanError(f"{name} holds {value!r}; seeds are whole numbers from 0 on.")
+
+    def _task(self, dataset: str, model: str, split: int, seed: int) -> Task:
+        estimator = self._estimator(model, dataset)
+        known = estimator.get_params(deep=False)
+        wanted = {name: value for name, value in self.changes.items() if name in known}
+        if "random_state" in known:
+            wanted["random_state"] = seed
+        estimator.set_params(**wanted)
+        settings = {name: repr(value) for name, value in sorted(estimator.get_params(deep=False).items())}
+        settings["class"] = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+        return Task(dataset, model, split, seed, self.n_bootstrap, settings, estimator)
+
+    def _estimator(self, model: str, dataset: str) -> Any:
+        if isinstance(self.models, Mapping):
+            return clone(self.models[model])
+        if model in PAPER_MODELS:
+            return paper_settings(model, dataset)
+        if model in ABLATIONS:
+            return paper_settings("DCS-quant", dataset, **ABLATIONS[model])
+        if model in PEERS:
+            peer = PEERS[model]
+            if importlib.util.find_spec(peer.package) is None:
+                raise PlanError(f"{model} needs the package {peer.distribution}, which is not installed.")
+            return clone(peer)
+        possible = [*PAPER_MODELS, *ABLATIONS, *PEERS]
+        raise PlanError(f"unknown model {model!r}; there are {', '.join(map(repr, possible))}.")

@@ -1,0 +1,302 @@
+"""Run a plan: every task once, each result kept as soon as it is there, on one machine or on a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.datasets import load
+from dcsurv.experiments.plan import Plan, PlanError, Task
+from dcsurv.experiments.store import ResultStore, Row, compact
+from dcsurv.metrics import evaluate
+from dcsurv.target import train_test_indices
+
+_PAPER_BOOTSTRAPS = 10
+_VERSIONS = ("dcsurv", "torch", "numpy", "scikit-learn", "lifelines")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task: its row and curves, or why there are none."""
+
+    key: str
+    row: Row | None = None
+    curves: SurvivalCurves | None = None
+    failure: Row | None = None
+
+
+class Results:
+    """The rows of a plan.
+
+    Attributes
+    ----------
+    rows
+        One row per finished task: dataset, model, split, seed, and for every metric ``C-td``, ``C-td mean``,
+        ``C-td sd``, ... in the default convention and ``paper C-td``, ... in the paper's.
+    failures
+        One row per task that failed, with its cause.
+    """
+
+    def __init__(self, store: ResultStore, tasks: Sequence[Task]) -> None:
+        self._store = store
+        found = [(task, store.read(task.key)) for task in tasks]
+        self.rows = pd.DataFrame([_flat(row) for _, row in found if row is not None])
+        self.failures = pd.DataFrame(
+            [
+                {"dataset": task.dataset, "model": task.model, "split": task.split, "seed": task.seed, **record}
+                for task, row in found
+                if row is None and (record := store.failure(task.key)) is not None
+            ]
+        )
+
+    def curves(self, key: str) -> SurvivalCurves:
+        """Return the predicted curves behind a row, given its ``key``."""
+        return self._store.curves(key)
+
+
+def run(
+    plan: Plan,
+    folder: str | PathLike[str],
+    *,
+    workers: int = 1,
+    cluster: str | None = None,
+    progress: bool = False,
+) -> Results:
+    """Run the tasks of a plan that have no result yet, and return all its results.
+
+    Parameters
+    ----------
+    folder
+        Where results are kept. A run that was stopped, however abruptly, goes on there where it was.
+    workers
+        Processes on this machine, one thread each.
+    cluster
+        Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers have dcsurv installed.
+    progress
+        Show a progress bar with the time that is left.
+
+    Raises
+    ------
+    PlanError
+        Before anything is trained, if the plan or the folder cannot be used.
+    """
+    if workers < 1:
+        raise PlanError(f"workers is {workers}, but at least 1 is needed.")
+    if cluster is not None and workers != 1:
+        raise PlanError("workers and cluster exclude each other: a cluster has its own workers.")
+    tasks = plan.tasks()
+    store = ResultStore(folder)
+    store.prepare()
+    with store.locked(), _executor(workers, cluster) as execute_all:
+        store.remove_leftovers()
+        pending = [task for task in tasks if store.read(task.key) is None]
+        pending.sort(key=lambda task: -task.cost)
+        with _Progress(tasks, pending, shown=progress) as bar:
+            for outcome in execute_all(pending):
+                if outcome.failure is not None:
+                    store.write_failure(outcome.key, outcome.failure)
+                else:
+                    assert outcome.row is not None
+                    assert outcome.curves is not None
+                    store.write(outcome.key, outcome.row, outcome.curves)
+                bar.advance(outcome)
+    return Results(store, tasks)
+
+
+def execute(task: Task) -> Outcome:
+    """Fit, predict and evaluate one task on one thread; a failure is returned, not raised."""
+    try:
+        with _one_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            row, curves = _execute(task)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        return Outcome(task.key, failure={"cause": cause, "traceback": traceback.format_exc()})
+    return Outcome(task.key, row, curves)
+
+
+def _execute(task: Task) -> tuple[Row, SurvivalCurves]:
+    X, y = load(task.dataset)
+    train, test = train_test_indices(y, random_state=task.split)
+    begin = time.perf_counter()
+    model = task.estimator.fit(X.iloc[train], y[train])
+    fitted = time.perf_counter()
+    curves = model.predict_survival_function(X.iloc[test])
+    predicted = time.perf_counter()
+    curves = compact(curves)
+    tables = {
+        "default": evaluate(y[test], curves, y[train], task.n_bootstrap),
+        "paper": evaluate(y[test], curves, y[train], _PAPER_BOOTSTRAPS, convention="paper"),
+    }
+    row = {
+        "dataset": task.dataset,
+        "model": task.model,
+        "split": task.split,
+        "seed": task.seed,
+        "metrics": {name: _records(table) for name, table in tables.items()},
+        "n_bootstrap": {"default": task.n_bootstrap, "paper": _PAPER_BOOTSTRAPS},
+        "fit_seconds": fitted - begin,
+        "predict_seconds": predicted - fitted,
+        "training": getattr(model, "training_summary_", {}),
+        "settings": task.settings,
+        "split_sha256": _fingerprint(X, y, train, test),
+        "n_train": len(train),
+        "n_test": len(test),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
+    }
+    return row, curves
+
+
+def _fingerprint(X: pd.DataFrame, y: Any, train: Any, test: Any) -> str:
+    """Return a digest of the data and of who is in which part: rows with the same one can be paired."""
+    digest = hashlib.sha256()
+    for part in (pd.util.hash_pandas_object(X).to_numpy(), y["time"], y["event"], train, test):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def _records(table: pd.DataFrame) -> list[Row]:
+    """Return a table of metrics as plain records without gaps."""
+    return [{str(k): v for k, v in record.items() if not pd.isna(v)} for record in table.to_dict("records")]
+
+
+def _flat(row: Row) -> Row:
+    """Spread a stored row over columns."""
+    out: Row = {name: row[name] for name in ("dataset", "model", "split", "seed", "fit_seconds", "predict_seconds")}
+    out["epochs"] = row["training"].get("epochs")
+    for convention, prefix in (("default", ""), ("paper", "paper ")):
+        number: dict[str, int] = {}
+        for record in row["metrics"][convention]:
+            name = prefix + record["metric"]
+            if "horizon" in record:  # the quartiles of the event times, numbered
+                number[name] = number.get(name, 0) + 1
+                name = f"{name}@Q{number[name]}"
+            out[name] = record["value"]
+            for part in ("mean", "sd", "lower", "upper"):
+                if part in record:
+                    out[f"{name} {part}"] = record[part]
+    return {**out, "key": row["key"], "split_sha256": row["split_sha256"]}
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep a worker on one core: several run side by side."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _executor(workers: int, cluster: str | None) -> Iterator[Any]:
+    """Yield a function that runs tasks and yields their outcomes as they come."""
+    if cluster is None:
+        yield lambda tasks: _on_this_machine(tasks, workers)
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise PlanError("cluster= needs Dask: pip install 'dcsurv[cluster]'.") from None
+    try:
+        client = Client(cluster, timeout="10s")  # type: ignore[no-untyped-call]
+    except (OSError, TimeoutError, ValueError) as error:
+        raise PlanError(f"no Dask scheduler answers at {cluster}: {error}.") from error
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise PlanError(f"the Dask scheduler at {cluster} has no workers. Start some: dask worker {cluster}")
+        yield lambda tasks: _with_joblib(tasks, n_jobs=-1, backend="dask")
+
+
+def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    if workers == 1:
+        yield from map(execute, tasks)
+        return
+    waiting = {task.key: task for task in tasks}
+    while waiting:
+        try:
+            for outcome in _with_joblib(list(waiting.values()), n_jobs=workers, backend="loky"):
+                del waiting[outcome.key]
+                yield outcome
+        except TerminatedWorkerError as error:
+            # A process died (out of memory, killed), and with it the pool. The task that did it is one of the
+            # first that are still waiting: give each of those a process of its own to find out which.
+            for task in list(waiting.values())[: 2 * workers]:
+                try:
+                    outcome = next(_with_joblib([task], n_jobs=2, backend="loky"))
+                except TerminatedWorkerError:
+                    cause = f"its process died (out of memory, or killed): {str(error).splitlines()[0]}"
+                    outcome = Outcome(task.key, failure={"cause": cause, "traceback": ""})
+                del waiting[task.key]
+                yield outcome
+
+
+def _with_joblib(tasks: Sequence[Task], *, n_jobs: int, backend: str) -> Iterator[Outcome]:
+    import joblib
+
+    options: dict[str, Any] = {"inner_max_num_threads": 1} if backend == "loky" else {}
+    with joblib.parallel_config(backend=backend, n_jobs=n_jobs, **options):
+        pool = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
+        yield from pool(joblib.delayed(execute)(task) for task in tasks)
+
+
+class _Progress:
+    """A bar over the estimated work, with the time that is left."""
+
+    def __init__(self, tasks: Sequence[Task], pending: Sequence[Task], *, shown: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._costs = {task.key: task for task in pending}
+        self._total = sum(task.cost for task in pending)
+        self._done = 0.0
+        self._count = len(tasks) - len(pending)
+        self._begin = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=Console(stderr=True),
+            disable=not shown,
+        )
+        kept = f", {self._count} kept from before" if self._count else ""
+        self._task = self._bar.add_task(f"tasks{kept}", total=len(tasks), completed=self._count, left="")
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, outcome: Outcome) -> None:
+        task = self._costs[outcome.key]
+        self._done += task.cost
+        spent = time.monotonic() - self._begin
+        left = spent * (self._total - self._done) / self._done
+        name = f"{task.model} on {task.dataset}, split {task.split}"
+        if outcome.failure is not None:
+            self._bar.console.print(f"[red]failed[/red] {name}: {outcome.failure['cause']}", highlight=False)
+        self._bar.update(self._task, advance=1, left=f"about {left / 60:.0f} min left" if left > 90 else "")

@@ -1,0 +1,178 @@
+"""Results on disk: one row per task, written whole or not at all, and checked whenever it is read.
+
+::
+
+    folder/rows/KEY.json       the row, with a digest over its contents
+    folder/curves/KEY.npz      the predicted curves of the test patients, float32
+    folder/failures/KEY.json   why a task failed, until it succeeds
+    folder/damaged/            files that were found changed or cut short
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.experiments.plan import FORMAT, PlanError
+
+Row = dict[str, Any]
+
+# Below this a run could die in the middle of writing.
+_SPACE_NEEDED = 200 * 1024**2
+
+
+class ResultStore:
+    """The folder of an experiment."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def prepare(self) -> None:
+        """Make the folders and find out whether results can be written; raise PlanError if not."""
+        try:
+            for name in ("rows", "curves", "failures"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            write_atomically(self.folder / ".writable", b"yes")
+            (self.folder / ".writable").unlink()
+        except OSError as error:
+            raise PlanError(f"results cannot be written to {self.folder}: {error.strerror or error}.") from error
+        free = shutil.disk_usage(self.folder).free
+        if free < _SPACE_NEEDED:
+            raise PlanError(
+                f"only {free / 1024**2:.0f} MB are free where {self.folder} lies, but {_SPACE_NEEDED / 1024**2:.0f} MB "
+                "are needed. Make room or choose another folder."
+            )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second run out of the folder; the lock ends with the process, however that ends."""
+        import fcntl
+
+        with (self.folder / ".lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PlanError(
+                    f"another run is writing to {self.folder}. Wait for it, or choose another folder."
+                ) from None
+            yield
+
+    def write(self, key: str, row: Row, curves: SurvivalCurves) -> None:
+        """Store a finished task. The row comes last: a task without one has not happened."""
+        data = _pack(curves)
+        write_atomically(self._curves(key), data)
+        row = {**row, "key": key, "format": FORMAT, "curves_sha256": hashlib.sha256(data).hexdigest()}
+        write_atomically(self._row(key), _sealed(row))
+        self._failure(key).unlink(missing_ok=True)
+
+    def write_failure(self, key: str, record: Row) -> None:
+        write_atomically(self._failure(key), json.dumps(record, indent=1).encode())
+
+    def failure(self, key: str) -> Row | None:
+        """Return why a task failed last time, if it did."""
+        try:
+            record: Row = json.loads(self._failure(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record
+
+    def read(self, key: str) -> Row | None:
+        """Return a row that is whole, with its curves there; set damaged files aside and return None otherwise."""
+        path = self._row(key)
+        if not path.exists():
+            return None
+        row = _opened(path.read_bytes())
+        if row is None or row.get("key") != key or row.get("format") != FORMAT:
+            self._set_aside(path)
+            return None
+        curves = self._curves(key)
+        if not curves.exists() or hashlib.sha256(curves.read_bytes()).hexdigest() != row["curves_sha256"]:
+            self._set_aside(path)
+            if curves.exists():
+                self._set_aside(curves)
+            return None
+        return row
+
+    def curves(self, key: str) -> SurvivalCurves:
+        """Return the predicted curves of a task's test patients, in the order of the split."""
+        with np.load(io.BytesIO(self._curves(key).read_bytes()), allow_pickle=False) as data:
+            return SurvivalCurves(data["times"], data["values"], interpolation=str(data["interpolation"]))  # type: ignore[arg-type]
+
+    def remove_leftovers(self) -> None:
+        """Delete temporary files of a run that was killed while writing."""
+        for path in self.folder.glob("*/.*.partial"):
+            path.unlink(missing_ok=True)
+
+    def _set_aside(self, path: Path) -> None:
+        place = self.folder / "damaged"
+        place.mkdir(exist_ok=True)
+        number = len(list(place.iterdir()))
+        path.replace(place / f"{number}_{path.name}")
+
+    def _row(self, key: str) -> Path:
+        return self.folder / "rows" / f"{key}.json"
+
+    def _curves(self, key: str) -> Path:
+        return self.folder / "curves" / f"{key}.npz"
+
+    def _failure(self, key: str) -> Path:
+        return self.folder / "failures" / f"{key}.json"
+
+
+def compact(curves: SurvivalCurves) -> SurvivalCurves:
+    """Return curves in the precision in which they are stored, so that metrics can be recomputed to the bit."""
+    return SurvivalCurves(curves.times, curves.values.astype(np.float32), interpolation=curves.interpolation)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, also after a power failure."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _pack(curves: SurvivalCurves) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer, times=curves.times, values=curves.values.astype(np.float32), interpolation=curves.interpolation
+    )
+    return buffer.getvalue()
+
+
+def _sealed(row: Row) -> bytes:
+    body = json.dumps(row, sort_keys=True)
+    return json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "row": row}, sort_keys=True).encode()
+
+
+def _opened(data: bytes) -> Row | None:
+    try:
+        document = json.loads(data)
+        body = json.dumps(document["row"], sort_keys=True)
+    except (ValueError, KeyError, TypeError):
+        return None
+    whole = hashlib.sha256(body.encode()).hexdigest() == document.get("sha256")
+    row: Row = document["row"]
+    return row if whole else None

@@ -1,0 +1,178 @@
+"""From rows to tables: means over splits, paired differences, and ours beside the paper's printed figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from dcsurv.experiments.store import write_atomically
+
+# Metric -> (name in the printed tables, table of the paper, whether higher is better).
+PRINTED: Final = {
+    "C-td": ("c_index_td", "III", True),
+    "CDAUC": ("cdauc", "IV", True),
+    "DDC": ("ddc", "V", False),
+}
+METRICS: Final = ("C-td", "CDAUC", "IBS", "DDC", "ICI@Q1", "ICI@Q2", "ICI@Q3")
+_TEST_SHARE = 0.2
+
+
+def summary(rows: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
+    """Return the mean and sd over splits (and seeds) of every model, never the best split.
+
+    Returns
+    -------
+    One row per dataset and model: ``runs``, and ``mean`` and ``sd`` of each metric in the default convention.
+    """
+    grouped = rows.groupby(["dataset", "model"], sort=False)
+    parts: dict[str, pd.Series] = {"runs": grouped.size()}
+    for metric in metrics:
+        parts[f"{metric} mean"] = grouped[metric].mean()
+        parts[f"{metric} sd"] = grouped[metric].std(ddof=1)
+    parts["fit_seconds"] = grouped["fit_seconds"].mean()
+    return pd.DataFrame(parts).reset_index()
+
+
+def differences(
+    rows: pd.DataFrame, reference: str, metrics: Sequence[str] = METRICS, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return what every model scores more than a reference on the same splits.
+
+    Seeds of one split are averaged first. The interval is Student's with the variance of Nadeau and Bengio (2003),
+    (1/J + test/train) s^2 over J splits: splits share most of their training patients, so that the plain interval
+    would be too narrow.
+
+    Returns
+    -------
+    One row per dataset, model and metric: ``splits, difference, lower, upper``; no interval for a single split.
+    """
+    if reference not in set(rows["model"]):
+        raise ValueError(f"reference is {reference!r}, but the rows are of {', '.join(sorted(set(rows['model'])))}.")
+    out = []
+    for dataset, part in rows.groupby("dataset", sort=False):
+        if part.groupby("split")["split_sha256"].nunique().max() > 1:
+            raise ValueError(f"rows of one split of {dataset} come from different data; they cannot be paired.")
+        for metric in metrics:
+            wide = part.pivot_table(index="split", columns="model", values=metric, aggfunc="mean", sort=False)
+            for model in wide.columns:
+                if model == reference or reference not in wide:
+                    continue
+                gap = (wide[model] - wide[reference]).dropna().to_numpy()
+                lower, upper = _corrected_interval(gap, confidence)
+                out.append(
+                    {
+                        "dataset": dataset,
+                        "metric": metric,
+                        "model": model,
+                        "reference": reference,
+                        "splits": len(gap),
+                        "difference": float(gap.mean()) if len(gap) else np.nan,
+                        "lower": lower,
+                        "upper": upper,
+                    }
+                )
+    return pd.DataFrame(out)
+
+
+def _corrected_interval(gap: np.ndarray, confidence: float) -> tuple[float, float]:
+    n = len(gap)
+    if n < 2:
+        return np.nan, np.nan
+    width = student.ppf((1 + confidence) / 2, n - 1) * np.sqrt(
+        (1 / n + _TEST_SHARE / (1 - _TEST_SHARE)) * gap.var(ddof=1)
+    )
+    return float(gap.mean() - width), float(gap.mean() + width)
+
+
+def printed_table(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return ours beside the printed figures of Table III (C-td), IV (CDAUC) or V (DDC).
+
+    Returns
+    -------
+    One row per dataset and model: ``value`` on the test set, ``mean`` and ``sd`` over ten resamples of it,
+    ``printed`` and ``printed_sd``, ``difference`` of the means, and that in units of the printed sd.
+    """
+    text = resources.files("dcsurv.experiments").joinpath("printed.json").read_text(encoding="utf-8")
+    printed = json.loads(text)[PRINTED[metric][0]]
+    out = []
+    for (dataset, model), part in rows.groupby(["dataset", "model"], sort=False):
+        if model not in printed:
+            continue
+        paper = printed[model][dataset]
+        mean = float(part[f"paper {metric} mean"].mean())
+        out.append(
+            {
+                "dataset": dataset,
+                "model": model,
+                "value": float(part[f"paper {metric}"].mean()),
+                "mean": mean,
+                "sd": float(part[f"paper {metric} sd"].mean()),
+                "printed": paper["mean"],
+                "printed_sd": paper["std"],
+                "difference": mean - paper["mean"],
+                # A printed sd of .000 is one below .0005.
+                "printed_sds": (mean - paper["mean"]) / max(paper["std"], 5e-4),
+            }
+        )
+    return pd.DataFrame(out)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to publish: numbers for machines, cells for readers."""
+
+    name: str
+    caption: str
+    numbers: pd.DataFrame
+    cells: pd.DataFrame
+
+    def write(self, folder: Path) -> None:
+        """Write NAME.csv (numbers), NAME.md and NAME.tex (cells)."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{self.name}.csv", self.numbers.to_csv(index=False).encode())
+        write_atomically(folder / f"{self.name}.md", self.markdown().encode())
+        write_atomically(folder / f"{self.name}.tex", self.latex().encode())
+
+    def markdown(self) -> str:
+        lines = [list(map(str, self.cells.columns)), ["---"] * self.cells.shape[1]]
+        lines += [[str(cell).replace("|", "\\|") for cell in row] for row in self.cells.itertuples(index=False)]
+        return f"{self.caption}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+    def latex(self) -> str:
+        """Return a booktabs table."""
+        columns = "l" + "r" * (self.cells.shape[1] - 1)
+        rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in self.cells.itertuples(index=False)]
+        head = " & ".join(map(_latex_cell, self.cells.columns)) + r" \\"
+        body = "\n".join(rows)
+        return (
+            f"\\begin{{table}}\n\\caption{{{_latex_cell(self.caption)}}}\n\\label{{tab:{self.name}}}\n"
+            f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\n\\midrule\n{body}\n\\bottomrule\n"
+            "\\end{tabular}\n\\end{table}\n"
+        )
+
+
+def _latex_cell(value: object) -> str:
+    text = str(value)
+    for plain, escaped in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
+        text = text.replace(plain, escaped)
+    text = text.replace("±", r"$\pm$").replace("|", r"\textbar{}").replace("≥", r"$\geq$").replace("×", r"$\times$")
+    return text.replace("**", "")
+
+
+def wide_cells(long: pd.DataFrame, cell: Callable[[pd.Series], str], *, row: str = "model") -> pd.DataFrame:
+    """Return one row per model and one column per dataset, each cell made from a row of numbers."""
+    names = list(dict.fromkeys(long[row]))
+    datasets = list(dict.fromkeys(long["dataset"]))
+    out = pd.DataFrame({row: names})
+    for dataset in datasets:
+        part = long[long["dataset"] == dataset].set_index(row)
+        out[dataset.upper()] = [cell(part.loc[name]) if name in part.index else "" for name in names]
+    return out

@@ -1,0 +1,20 @@
+"""Losses: pure functions of tensors, each returning a scalar to minimise (or its parts)."""
+
+from dcsurv.losses.calibrated import (
+    calibrated_ranking,
+    ranked_probability_score,
+    ranking_kernel,
+    survival_from_logits,
+)
+from dcsurv.losses.cox import case_control, cox_partial_likelihood
+from dcsurv.losses.discrete import drsa
+
+__all__ = [
+    "calibrated_ranking",
+    "case_control",
+    "cox_partial_likelihood",
+    "drsa",
+    "ranked_probability_score",
+    "ranking_kernel",
+    "survival_from_logits",
+]

@@ -1,0 +1,130 @@
+"""The loss of DCS and Kamran: a ranked probability score for calibration, a kernel over pairs for ranking."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def survival_from_logits(logits: Tensor) -> Tensor:
+    r"""Return :math:`S_l = \prod_{j \le l} (1 - \mathrm{sigmoid}(a_j))` along the last dimension.
+
+    As a sum of logarithms: the gradient of a product is slow and undefined where a hazard reaches 1.
+    """
+    return functional.logsigmoid(-logits).cumsum(-1).exp()
+
+
+def ranked_probability_score(
+    survival: Tensor, bucket: Tensor, event: Tensor, node_weight: Tensor | None = None
+) -> Tensor:
+    r"""Squared distance of each survival curve from the observed one, summed over the nodes.
+
+    .. math:: \sum_l v_{il} \left(S_l(x_i) - 1[g_l < z_i]\right)^2
+
+    over all nodes for an event, and over the nodes :math:`g_l < z_i` for a censored patient, of whom nothing
+    is known later. (The authors' code; the formula in the paper runs over one node more.)
+
+    Parameters
+    ----------
+    survival
+        Shape (n, L).
+    bucket
+        0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
+    event
+        Event indicators, shape (n,).
+    node_weight
+        v, shape (n, L) or (n, 1); 1 by default.
+
+    Returns
+    -------
+    One score per patient, shape (n,).
+
+    References
+    ----------
+    Kamran and Wiens, Estimating calibrated individualized survival curves with deep learning, AAAI 2021.
+    """
+    alive = torch.arange(survival.shape[1], device=survival.device) < bucket.unsqueeze(1)
+    known = alive | event.bool().unsqueeze(1)
+    squared = (survival - alive.to(survival.dtype)).square() * known
+    return squared.sum(1) if node_weight is None else (squared * node_weight).sum(1)
+
+
+def ranking_kernel(
+    survival: Tensor,
+    bucket: Tensor,
+    event: Tensor,
+    *,
+    sigma: float,
+    event_censored_pairs: bool = True,
+    sample_weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Penalise pairs in which the patient with the earlier event does not have the lower survival.
+
+    .. math:: \sum_{i,j: d_i = 1,\ l_i < l_j} w_i w_j \exp\left(-(S_{l_i}(x_j) - S_{l_i}(x_i)) / \sigma\right)
+
+    Patients of one bucket form no pair; times beyond the grid come last. Memory grows with the events times
+    the patients of the batch, not with the number of nodes.
+
+    Parameters
+    ----------
+    survival, bucket, event
+        As in :func:`ranked_probability_score`.
+    sigma
+        Width of the kernel, in units of survival probability.
+    event_censored_pairs
+        Whether the later patient j may be censored (DCS) or must have had the event too (Kamran).
+    sample_weight
+        w, shape (n,).
+
+    Returns
+    -------
+    The sum over the pairs, and the (weighted) number of pairs.
+    """
+    event = event.bool()
+    # Beyond the last node nobody can be later, so such events are the first of no pair.
+    first = torch.nonzero(event & (bucket < survival.shape[1])).squeeze(1)
+    node = bucket.index_select(0, first)
+    # Rows of the time-major view are contiguous in a recurrent decoder's output: at_event is (n_first, n).
+    at_event = survival.t().index_select(0, node)
+    own = at_event.gather(1, first.unsqueeze(1))
+    pair = (node.unsqueeze(1) < bucket).to(survival.dtype)
+    if not event_censored_pairs:
+        pair = pair * event
+    if sample_weight is not None:
+        pair = pair * sample_weight.index_select(0, first).unsqueeze(1) * sample_weight
+    return (pair * torch.exp((own - at_event) / sigma)).sum(), pair.sum()
+
+
+def calibrated_ranking(
+    survival: Tensor,
+    bucket: Tensor,
+    event: Tensor,
+    *,
+    lam: float,
+    sigma: float,
+    event_censored_pairs: bool = True,
+    normalize: bool = True,
+    node_weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    r"""Loss of DCS: RPS + λ kernel.
+
+    ``normalize=True`` divides the score by the number of patients and nodes, and the kernel by the number of
+    pairs, so that λ does not depend on the batch size; ``normalize=False`` adds plain sums (Kamran).
+    """
+    score = ranked_probability_score(survival, bucket, event, node_weight)
+    if sample_weight is not None:
+        score = score * sample_weight
+    kernel, n_pairs = ranking_kernel(
+        survival,
+        bucket,
+        event,
+        sigma=sigma,
+        event_censored_pairs=event_censored_pairs,
+        sample_weight=sample_weight,
+    )
+    if not normalize:
+        return score.sum() + lam * kernel
+    n = survival.shape[0] if sample_weight is None else sample_weight.sum().clamp_min(1e-12)
+    return score.sum() / (n * survival.shape[1]) + lam * kernel / torch.where(n_pairs > 0, n_pairs, 1.0)

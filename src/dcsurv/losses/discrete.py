@@ -1,0 +1,63 @@
+"""The likelihood of discrete hazards (DRSA)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def drsa(logits: Tensor, bucket: Tensor, event: Tensor, *, alpha: float, sample_weight: Tensor | None = None) -> Tensor:
+    r"""Loss of deep recurrent survival analysis, summed over the batch.
+
+    With the hazards :math:`h_l = \mathrm{sigmoid}(a_l)` and :math:`S_l = \prod_{j \le l} (1 - h_j)`,
+
+    .. math:: \alpha L_z + (1 - \alpha) L_c
+
+    - :math:`L_z = -\sum_{d_i = 1} (\log h_{l_i} + \log S_{l_i - 1})`: an event happened in its bucket,
+    - :math:`L_c = -\sum_{d_i = 0} \log S_{l_i} - \sum_{d_i = 1} \log (1 - S_{l_i})`: a censored patient
+      outlived its bucket, an event happened by the end of its bucket.
+
+    Everything is computed from the logits, so that no hazard of 0 or 1 leads to an infinite loss. A time
+    beyond the grid says only that the patient outlived the grid, event or not.
+
+    Parameters
+    ----------
+    logits
+        a, shape (n, L).
+    bucket
+        0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
+    event
+        Event indicators, shape (n,).
+    alpha
+        Share of the first term, between 0 and 1.
+    sample_weight
+        Non-negative weights of the rows, shape (n,).
+
+    References
+    ----------
+    Ren et al., Deep recurrent survival analysis, AAAI 2019.
+    """
+    n_nodes = logits.shape[1]
+    event = event.bool() & (bucket < n_nodes)
+    at = bucket.clamp(max=n_nodes - 1).unsqueeze(1)
+    log_survival = functional.logsigmoid(-logits).cumsum(1)
+    log_s = log_survival.gather(1, at).squeeze(1)
+    logit_at = logits.gather(1, at).squeeze(1)
+    # log h + log S before the bucket = log S through the bucket + log(h / (1 - h)), which is the logit.
+    event_loss = -alpha * (log_s + logit_at) - (1 - alpha) * _log1mexp(log_s)
+    loss = torch.where(event, event_loss, -(1 - alpha) * log_s)
+    return loss.sum() if sample_weight is None else (loss * sample_weight).sum()
+
+
+def _log1mexp(log_p: Tensor) -> Tensor:
+    """Return log(1 - exp(log_p)) for log_p < 0 without cancellation at either end."""
+    # A survival that rounds to 1 would give log 0; the bound keeps the loss and its gradient finite.
+    log_p = log_p.clamp(max=-torch.finfo(log_p.dtype).tiny)
+    small = log_p > -math.log(2)
+    # Each branch gets a harmless argument where the other is taken: NaN gradients pass through torch.where.
+    near_one = torch.log(-torch.expm1(torch.where(small, log_p, -1.0)))
+    near_zero = torch.log1p(-torch.exp(torch.where(small, -1.0, log_p)))
+    return torch.where(small, near_one, near_zero)

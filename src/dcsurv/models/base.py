@@ -1,0 +1,271 @@
+"""What all six models share: checking, preprocessing, curves, scores, files."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from os import PathLike
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dcsurv.curves import Interpolation, SurvivalCurves
+from dcsurv.persistence import Arrays, Header, ModelFileError, save
+from dcsurv.preprocessing import Preprocessor
+from dcsurv.target import FloatArray, check_outcome, check_sample_weight
+
+Features: TypeAlias = npt.NDArray[np.float32]
+Outcome: TypeAlias = npt.NDArray[np.void]
+
+# Chunks of prediction are cut so that a chunk's intermediate results hold about this many numbers (64 MB).
+_CHUNK_NUMBERS = 16_000_000
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of the models: a scikit-learn estimator whose predictions are survival curves.
+
+    Parameters
+    ----------
+    preprocess
+        ``"auto"`` imputes, scales and encodes inside the estimator, so that a DataFrame with missing values and
+        categories can be passed as it is; None takes numbers as they are; a scikit-learn transformer is cloned
+        and fitted.
+    time_unit
+        What the times are measured in, such as "days". Only kept, in the model and its file.
+    """
+
+    preprocess: Any = "auto"
+    time_unit: str | None = None
+
+    # How curves run between their nodes.
+    interpolation: ClassVar[Interpolation] = "step"
+
+    # --- what a model adds --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _fit(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
+        """Fit to checked and preprocessed data; return a summary of training in plain numbers."""
+
+    @abstractmethod
+    def _nodes(self) -> FloatArray:
+        """Return the times at which :meth:`_survival` predicts, strictly ascending."""
+
+    @abstractmethod
+    def _survival(self, X: Features) -> npt.NDArray[Any]:
+        """Return S at the nodes for a chunk of patients, (n, T)."""
+
+    def _numbers_per_row(self) -> int:
+        """Return how many numbers :meth:`_survival` holds in memory for each patient."""
+        return 4 * len(self._nodes())
+
+    @abstractmethod
+    def _to_saved(self) -> tuple[Header, Arrays]:
+        """Return what the fitted model consists of: plain data, and arrays."""
+
+    @abstractmethod
+    def _restore(self, header: Header, arrays: Arrays) -> None:
+        """Set the fitted attributes from what :meth:`_to_saved` returned."""
+
+    # --- fitting and predicting ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X
+            Features, one row per patient: a DataFrame or an array.
+        y
+            Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
+        sample_weight
+            One non-negative weight per patient.
+        """
+        self._check_parameters()
+        features = self._check_features(X, reset=True)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Build it with "
+                "dcsurv.make_outcome(time, event)."
+            )
+        if len(features) < 2:
+            raise ValueError("X has 1 sample (n_samples=1), but a model needs at least two patients.")
+        outcome = check_outcome(y, n_rows=len(features), min_events=1)
+        weight = None if sample_weight is None else check_sample_weight(sample_weight, len(features))
+        prepared = self._fit_preprocessing(features, outcome)
+        self.training_summary_ = {
+            "patients": len(outcome),
+            "events": int(outcome["event"].sum()),
+            "last_time": float(outcome["time"].max()),
+            "weighted": weight is not None,
+            **self._fit(prepared, outcome, weight),
+        }
+        return self
+
+    def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
+        """Predict survival curves.
+
+        Parameters
+        ----------
+        X
+            Features, in the columns that the model was fitted with.
+        times
+            Strictly ascending times to predict for; default: the model's own nodes. Beyond the last node curves
+            are held constant, with a warning.
+        """
+        if times is None:
+            values = [self._survival(chunk) for chunk in self._chunks(X)]
+            return SurvivalCurves(self._nodes(), np.concatenate(values), interpolation=self.interpolation)
+        parts = [self._curves(chunk).project(times) for chunk in self._chunks(X)]
+        asked, last = parts[0].times, self._nodes()[-1]
+        if asked[-1] > last:
+            warnings.warn(
+                f"survival was asked for at {asked[-1]:g}, beyond the last node {last:g} of the model; the curves "
+                "are held constant there.",
+                UserWarning,
+                stacklevel=2,
+            )
+        values = [part.values for part in parts]
+        return SurvivalCurves(asked, np.concatenate(values), interpolation=self.interpolation)
+
+    def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
+        """Predict -log S, (n, T), at ``times`` (default: the model's nodes); see predict_survival_function."""
+        curves = self.predict_survival_function(X, times)
+        return curves.cumulative_hazard(curves.times)
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predict a risk score, (n,), higher for worse: minus the mean survival time up to the last node."""
+        return np.concatenate([-self._curves(chunk).rmst() for chunk in self._chunks(X)])
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return the time-dependent concordance index C-td of the curves predicted for X."""
+        from dcsurv.metrics import concordance_index_td
+
+        return concordance_index_td(y, self.predict_survival_function(X), sample_weight=sample_weight)
+
+    def _curves(self, X: Features) -> SurvivalCurves:
+        return SurvivalCurves(self._nodes(), self._survival(X), interpolation=self.interpolation)
+
+    def _chunks(self, X: Any) -> Iterator[Features]:
+        """Check features and yield them, preprocessed, in chunks that keep memory small."""
+        check_is_fitted(self)
+        features = self._check_features(X, reset=False)
+        by_row = features.iloc if isinstance(features, pd.DataFrame) else features
+        size = max(1, _CHUNK_NUMBERS // self._numbers_per_row())
+        for start in range(0, len(features), size):
+            yield self._transform(by_row[start : start + size])
+
+    # --- features -----------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.preprocess, str) and self.preprocess != "auto":
+            raise ValueError(f"preprocess is {self.preprocess!r}, but 'auto', None or a transformer is expected.")
+
+    def _check_features(self, X: Any, *, reset: bool) -> Any:
+        """Check shape, column names and numbers; a DataFrame stays one where columns may be of any type."""
+        if self.preprocess is None:
+            return validate_data(self, X, reset=reset, dtype=np.float32)
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if len(X) == 0 or X.shape[1] == 0:
+                raise ValueError(f"X has shape {X.shape}: found 0 rows or columns, but at least 1 is needed.")
+            return X
+        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+
+    def _fit_preprocessing(self, X: Any, y: Outcome) -> Features:
+        if self.preprocess is None:
+            self.preprocessor_ = None
+        elif isinstance(self.preprocess, str):
+            self.preprocessor_ = Preprocessor().fit(X)
+        else:
+            self.preprocessor_ = clone(self.preprocess).fit(X, y)
+        return self._transform(X)
+
+    def _transform(self, X: Any) -> Features:
+        if self.preprocessor_ is None:
+            return np.asarray(X, dtype=np.float32)
+        out = np.asarray(self.preprocessor_.transform(X), dtype=np.float32)
+        if not np.isfinite(out).all():
+            raise ValueError(
+                f"{int((~np.isfinite(out)).any(axis=1).sum())} rows of X hold NaN or infinity after preprocessing "
+                f"with {type(self.preprocessor_).__name__}. Impute or drop them first."
+            )
+        return out
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        accepts_tables = self.preprocess is not None
+        tags.input_tags.allow_nan = accepts_tables
+        tags.input_tags.string = accepts_tables
+        tags.input_tags.categorical = accepts_tables
+        return tags
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to one file without pickle and without rows of patients; see dcsurv.load."""
+        check_is_fitted(self)
+        if not isinstance(self.preprocess, str | Preprocessor | None):
+            raise ModelFileError(
+                f"a model with the preprocessing {type(self.preprocess).__name__} cannot be saved without pickle. "
+                "Use preprocess='auto', or transform X first and use preprocess=None."
+            )
+        parameters = self.get_params(deep=False)
+        if isinstance(self.preprocess, Preprocessor):
+            parameters["preprocess"] = self.preprocess.get_params()
+        if not isinstance(parameters.get("random_state"), int | None):
+            parameters["random_state"] = None  # a generator; the fitted model no longer needs it
+        if "device" in parameters:
+            parameters["device"] = "cpu"  # where the file is read there may be no other
+        names = getattr(self, "feature_names_in_", None)
+        state = None if self.preprocessor_ is None else self.preprocessor_.get_state()
+        header, arrays = self._to_saved()
+        document = {
+            "parameters": parameters,
+            "features": {
+                "count": self.n_features_in_,
+                "names": None if names is None else names.tolist(),
+                "types": ["number"] * self.n_features_in_ if state is None else [c["kind"] for c in state["columns"]],
+            },
+            "preprocessing": state,
+            "time_unit": self.time_unit,
+            "training": self.training_summary_,
+            "conventions": {
+                "risk": "minus the mean survival time restricted to the last node",
+                "score": "C-td, ties adjusted, S(z) read between nodes",
+                "interpolation": self.interpolation,
+            },
+            "versions": {
+                "python": platform.python_version(),
+                **{name: version(name) for name in ("dcsurv", "torch", "numpy", "scikit-learn")},
+            },
+            **header,
+        }
+        save(path, type(self).__name__, document, arrays)
+
+    @classmethod
+    def from_saved(cls, header: Header, arrays: Arrays) -> Self:
+        """Rebuild a fitted model from the contents of its file."""
+        parameters = dict(header["parameters"])
+        if isinstance(parameters["preprocess"], dict):
+            parameters["preprocess"] = Preprocessor(**parameters["preprocess"])
+        model = cls(**parameters)
+        model._check_parameters()
+        model.n_features_in_ = int(header["features"]["count"])
+        if header["features"]["names"] is not None:
+            model.feature_names_in_ = np.asarray(header["features"]["names"], dtype=object)
+        state = header["preprocessing"]
+        model.preprocessor_ = None if state is None else Preprocessor.from_state(state)
+        model.training_summary_ = header["training"]
+        model._restore(header, arrays)
+        return model

@@ -1,0 +1,31 @@
+"""The baseline hazard of the Cox family, on a bounded number of times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dcsurv.target import FloatArray, IntArray
+
+# Curves have a node per event time, up to this many. A large cohort with continuous times has more, which would
+# cost memory (patients x times) for steps too small to see; its curves keep evenly chosen ones.
+MAX_NODES = 2048
+
+# exp of a larger log risk says nothing more, and would overflow.
+_LARGEST_LOG_RISK = 50.0
+
+
+def thinned(n_times: int) -> IntArray:
+    """Return which of n ascending event times become nodes: all, or MAX_NODES of them including the last."""
+    if n_times <= MAX_NODES:
+        return np.arange(n_times)
+    return np.rint(np.linspace(0, n_times - 1, MAX_NODES)).astype(np.int64)
+
+
+def relative_risk(log_risk: FloatArray) -> FloatArray:
+    """Return exp(g) in float64, bounded."""
+    return np.exp(np.clip(log_risk.astype(np.float64), -_LARGEST_LOG_RISK, _LARGEST_LOG_RISK))
+
+
+def proportional_survival(cumulative_hazard: FloatArray, log_risk: FloatArray) -> FloatArray:
+    """Return S = exp(-H0(t) exp(g)), (n, T)."""
+    return np.exp(-np.outer(relative_risk(log_risk), cumulative_hazard))

@@ -1,0 +1,112 @@
+"""The network of DRSA, Kamran and DCS: encode a patient, unroll over the grid, read a hazard at every node."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dcsurv.networks.recurrent import RecurrentDecoder
+
+
+class EncoderDecoder(nn.Module):
+    """Map features to the logit of the hazard at each of L nodes.
+
+    - encoder: [Dense ReLU, Dropout] x n; n = 0 passes the features on,
+    - decoder: m LSTM layers over the L nodes, fed the same encoding at every step; optionally bidirectional,
+      and with a skip that joins the encoding to the output of the last LSTM,
+    - aggregation: (k - 1) x [Dense sigmoid, Dropout], then Dense(1), shared by all nodes.
+
+    Without decoder (m = 0) the last layer has L outputs and the nodes share nothing else.
+    Kernels start Glorot-uniform, biases at 0; for the LSTM see :class:`RecurrentDecoder`.
+
+    Parameters
+    ----------
+    n_features, n_nodes
+        Number of inputs and of output nodes, L.
+    step_input
+        Whether the position l/L of the node is joined to the features at every step.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_nodes: int,
+        *,
+        encoder_layers: int = 1,
+        encoder_size: int = 32,
+        decoder_layers: int = 1,
+        decoder_size: int = 32,
+        bidirectional: bool = False,
+        skip: bool = False,
+        aggregation_layers: int = 1,
+        aggregation_size: int = 32,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        step_input: bool = False,
+    ) -> None:
+        super().__init__()
+        if decoder_layers == 0 and (bidirectional or skip or step_input):
+            raise ValueError(
+                "bidirectional, skip and step_input describe the recurrent decoder, but decoder_layers is 0. "
+                "Use at least one decoder layer or leave them False."
+            )
+        self.n_nodes = n_nodes
+        self.step_input = step_input
+        self.skip = skip
+
+        width = n_features + step_input
+        encoder: list[nn.Module] = []
+        for _ in range(encoder_layers):
+            encoder += [nn.Linear(width, encoder_size), nn.ReLU(), nn.Dropout(dropout)]
+            width = encoder_size
+        self.encoder = nn.Sequential(*encoder)
+
+        self.decoder: RecurrentDecoder | None = None
+        if decoder_layers > 0:
+            self.decoder = RecurrentDecoder(
+                width,
+                decoder_size,
+                decoder_layers,
+                bidirectional=bidirectional,
+                recurrent_dropout=recurrent_dropout,
+            )
+            width = decoder_size * (1 + bidirectional) + (width if skip else 0)
+
+        aggregation: list[nn.Module] = []
+        for _ in range(aggregation_layers - 1):
+            aggregation += [nn.Linear(width, aggregation_size), nn.Sigmoid(), nn.Dropout(dropout)]
+            width = aggregation_size
+        aggregation.append(nn.Linear(width, 1 if decoder_layers > 0 else n_nodes))
+        self.aggregation = nn.Sequential(*aggregation)
+
+        for layer in [*encoder, *aggregation]:
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map features (n, n_features) to hazard logits (n, L)."""
+        encoding = self.encoder(self._with_steps(x) if self.step_input else x)  # (n, E), or (L, n, E) with steps
+        if self.decoder is None:
+            logits: Tensor = self.aggregation(encoding)
+            return logits
+        hidden = self.decoder(encoding, self.n_nodes)  # (L, n, D)
+        first = self.aggregation[0]
+        assert isinstance(first, nn.Linear)
+        if self.skip:
+            # Dense([hidden, encoding]) in two products: the encoding's share is the same at every node, and the
+            # joined (L, n, D + E) tensor is never built.
+            split = hidden.shape[2]
+            out: Tensor = functional.linear(hidden, first.weight[:, :split])
+            out = out + functional.linear(encoding, first.weight[:, split:], first.bias)
+        else:
+            out = first(hidden)
+        out = self.aggregation[1:](out)
+        return out.squeeze(2).t()  # (n, L)
+
+    def _with_steps(self, x: Tensor) -> Tensor:
+        """Join the position l/L of each node to the features: (L, n, n_features + 1)."""
+        step = torch.arange(1, self.n_nodes + 1, dtype=x.dtype, device=x.device) / self.n_nodes
+        n = x.shape[0]
+        return torch.cat([x.expand(self.n_nodes, -1, -1), step.view(-1, 1, 1).expand(-1, n, 1)], dim=2)

@@ -1,0 +1,273 @@
+"""The recurrent decoder: LSTM layers unrolled over the nodes of the time grid."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_BLOCK = 16  # see the layout in _lstm_kernels, which is imported on first use
+_ROWS_PER_THREAD = 240  # fewer rows than this are not worth a thread
+
+
+class RecurrentDecoder(nn.Module):
+    r"""Stacked LSTM layers that unroll an encoding over the L nodes of the grid.
+
+    .. math::
+
+        (i, f, g, o)_l &= x_l W + b + (m \odot h_{l-1}) R \\
+        c_l &= \sigma(f_l) \odot c_{l-1} + \sigma(i_l) \odot \tanh(g_l) \\
+        h_l &= \sigma(o_l) \odot \tanh(c_l)
+
+    with :math:`h_0 = c_0 = 0`. An encoding that is the same at every node is projected once. The recurrent dropout
+    mask m is drawn once per forward pass, sample, layer and direction and is constant over the nodes (variational
+    dropout [1]_); it scales what it keeps by 1 / (1 - p) and is 1 outside training.
+
+    Input kernels start Glorot-uniform, recurrent kernels orthogonal, biases at 0 except 1 for the forget gates.
+
+    Float32 on the CPU runs through compiled code, forward and backward (compiled on first use, some seconds, then kept
+    on disk): a row gets the same bits whatever the number of threads and whichever rows share its batch. Anything
+    else runs through an equivalent loop of torch operations.
+
+    Parameters
+    ----------
+    input_size, hidden_size, num_layers
+        E, H and the number of layers.
+    bidirectional
+        Run every layer in both directions and concatenate: D = 2 instead of 1.
+    recurrent_dropout
+        The share p of h that is dropped in training, in [0, 1).
+
+    Notes
+    -----
+    The parameters of a layer, both directions stacked, with the gates in the order i, f, g, o:
+    ``layers.k.input_kernel`` (D, E or D H, 4 H), ``layers.k.recurrent_kernel`` (D, H, 4 H), ``layers.k.bias`` (D, 4 H).
+
+    References
+    ----------
+    .. [1] Gal and Ghahramani, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks", 2016.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        *,
+        bidirectional: bool = False,
+        recurrent_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if min(input_size, hidden_size, num_layers) < 1:
+            raise ValueError(
+                "A recurrent decoder needs at least one input, one unit and one layer; "
+                f"got input_size={input_size}, hidden_size={hidden_size}, num_layers={num_layers}."
+            )
+        if not 0.0 <= recurrent_dropout < 1.0:
+            raise ValueError(f"recurrent_dropout is a share in [0, 1); got {recurrent_dropout}.")
+        self.input_size = input_size
+        n_directions = 2 if bidirectional else 1
+        sizes = [input_size] + [n_directions * hidden_size] * (num_layers - 1)
+        self.layers = nn.ModuleList(
+            _RecurrentLayer(size, hidden_size, n_directions, recurrent_dropout) for size in sizes
+        )
+
+    def forward(self, encoding: Tensor, length: int) -> Tensor:
+        """Unroll over ``length`` nodes.
+
+        Parameters
+        ----------
+        encoding : (B, E) or (L, B, E)
+            The same at every node, or one per node.
+        length
+            L, the number of nodes.
+
+        Returns
+        -------
+        (L, B, D H), contiguous: node by node, so that a dense layer on top is one product over L B rows.
+        """
+        if length < 1:
+            raise ValueError(f"The decoder needs at least one node; got length={length}.")
+        expected = (length,) if encoding.dim() == 3 else ()
+        if encoding.dim() not in (2, 3) or (*encoding.shape[:-2], encoding.shape[-1]) != (*expected, self.input_size):
+            raise ValueError(
+                f"The decoder takes an encoding of shape (batch, {self.input_size}), the same at every node, or "
+                f"({length}, batch, {self.input_size}), one per node; got {tuple(encoding.shape)}."
+            )
+        hidden = encoding
+        for layer in self.layers:
+            hidden = layer(hidden, length)
+        return hidden
+
+
+class _RecurrentLayer(nn.Module):
+    """One LSTM layer, in one or both directions."""
+
+    def __init__(self, input_size: int, hidden_size: int, n_directions: int, recurrent_dropout: float) -> None:
+        super().__init__()
+        self.recurrent_dropout = recurrent_dropout
+        self.input_kernel = nn.Parameter(torch.empty(n_directions, input_size, 4 * hidden_size))
+        self.recurrent_kernel = nn.Parameter(torch.empty(n_directions, hidden_size, 4 * hidden_size))
+        self.bias = nn.Parameter(torch.zeros(n_directions, 4 * hidden_size))
+        with torch.no_grad():
+            for direction in range(n_directions):
+                nn.init.xavier_uniform_(self.input_kernel[direction])
+                nn.init.orthogonal_(self.recurrent_kernel[direction])
+            self.bias[:, hidden_size : 2 * hidden_size] = 1.0
+
+    def forward(self, x: Tensor, length: int) -> Tensor:
+        """Map (B, E) or (L, B, E) to (L, B, D H)."""
+        n_directions, hidden_size, _ = self.recurrent_kernel.shape
+        keep: Tensor | None = None
+        if self.training and self.recurrent_dropout > 0.0:
+            keep = functional.dropout(x.new_ones(n_directions, x.shape[-2], hidden_size), self.recurrent_dropout)
+        inputs = x if x.dim() == 3 else x.unsqueeze(0)
+        operands = (inputs, self.input_kernel, self.recurrent_kernel, self.bias, keep)
+        tensors = [operand for operand in operands if operand is not None]
+        if any(tensor.dtype != torch.float32 or tensor.device.type != "cpu" for tensor in tensors):
+            return unroll(*operands, length)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            out: Tensor = _CompiledLSTM.apply(*operands, length)  # type: ignore[no-untyped-call]  # torch's
+            return out
+        return _compiled_forward(*operands, length)[0]
+
+
+def unroll(
+    inputs: Tensor, input_kernel: Tensor, recurrent_kernel: Tensor, bias: Tensor, keep: Tensor | None, length: int
+) -> Tensor:
+    """Run one layer as a plain loop of torch operations: the definition that the compiled code is tested against.
+
+    Parameters
+    ----------
+    inputs : (L or 1, B, E)
+        One per step, or the same for all.
+    input_kernel, recurrent_kernel, bias : (D, E, 4 H), (D, H, 4 H), (D, 4 H)
+    keep : (D, B, H)
+        Factors of h_{l-1}: recurrent dropout.
+    length
+        L.
+
+    Returns
+    -------
+    (L, B, D H)
+    """
+    n_directions, hidden_size, _ = recurrent_kernel.shape
+    directions = []
+    for direction in range(n_directions):
+        projected = (inputs @ input_kernel[direction] + bias[direction]).expand(length, -1, -1).unbind()
+        hidden = cell = inputs.new_zeros(inputs.shape[1], hidden_size)
+        steps: list[Tensor] = [hidden] * length
+        for step in range(length) if direction == 0 else range(length - 1, -1, -1):
+            kept = hidden if keep is None else hidden * keep[direction]
+            i, f, g, o = (projected[step] + kept @ recurrent_kernel[direction]).chunk(4, dim=1)
+            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+            hidden = torch.sigmoid(o) * torch.tanh(cell)
+            steps[step] = hidden
+        directions.append(torch.stack(steps))
+    return torch.cat(directions, dim=2)
+
+
+def _array(tensor: Tensor | None, *empty: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Look at the tensor's memory as a C-contiguous array; for None make an array of the shape ``empty``."""
+    if tensor is None:
+        return np.empty(empty, np.float32)
+    array: np.ndarray[Any, np.dtype[np.float32]] = tensor.detach().contiguous().numpy()
+    return array
+
+
+def _compiled_forward(
+    inputs: Tensor,
+    input_kernel: Tensor,
+    recurrent_kernel: Tensor,
+    bias: Tensor,
+    keep: Tensor | None,
+    length: int,
+    *,
+    keep_history: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Compute what ``unroll`` does, and on demand keep the gates and cells that the backward pass needs."""
+    from dcsurv.networks import _lstm_kernels as kernels
+
+    n_directions, hidden_size, _ = recurrent_kernel.shape
+    batch = inputs.shape[1]
+    padded = _BLOCK * (-(-hidden_size // _BLOCK))
+    out = inputs.new_empty(length, batch, n_directions * hidden_size)
+    gates = cell = None
+    if keep_history:
+        gates = inputs.new_empty(n_directions, length, batch, 4 * padded)
+        cell = inputs.new_empty(n_directions, length + 1, batch, padded)
+    arrays = (
+        _array(inputs),
+        _array(input_kernel),
+        _array(recurrent_kernel),
+        _array(bias),
+        _array(keep, n_directions, 0, 0),
+        _array(gates, n_directions, 0, 0, 0),
+        _array(cell, n_directions, 0, 0, 0),
+        out.numpy(),
+    )
+    # Rows do not depend on each other, and the kernel releases the interpreter lock.
+    n_threads = min(torch.get_num_threads(), batch // _ROWS_PER_THREAD)
+    if n_threads <= 1:
+        kernels.forward(*arrays, 0, batch)
+    else:
+        bounds = [batch * k // n_threads for k in range(n_threads + 1)]
+        with ThreadPoolExecutor(n_threads) as pool:
+            for finished in [pool.submit(kernels.forward, *arrays, *rows) for rows in itertools.pairwise(bounds)]:
+                finished.result()
+    return out, gates, cell
+
+
+class _CompiledLSTM(torch.autograd.Function):
+    """``unroll`` with a hand-written backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        input_kernel: Tensor,
+        recurrent_kernel: Tensor,
+        bias: Tensor,
+        keep: Tensor | None,
+        length: int,
+    ) -> Tensor:
+        out, gates, cell = _compiled_forward(
+            inputs, input_kernel, recurrent_kernel, bias, keep, length, keep_history=True
+        )
+        ctx.save_for_backward(inputs, input_kernel, recurrent_kernel, bias, keep, gates, cell, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "The compiled recurrent decoder cannot be differentiated twice, which create_graph=True asks for. "
+                "Convert the model and its inputs with .double(): that runs as plain torch operations."
+            )
+        from dcsurv.networks import _lstm_kernels as kernels
+
+        inputs, input_kernel, recurrent_kernel, bias, keep, gates, cell, out = ctx.saved_tensors
+        d_inputs = out.new_zeros(inputs.shape) if ctx.needs_input_grad[0] else None
+        d_input_kernel, d_recurrent_kernel, d_bias = (
+            out.new_empty(parameter.shape) for parameter in (input_kernel, recurrent_kernel, bias)
+        )
+        kernels.backward(
+            _array(d_out),
+            _array(inputs),
+            _array(input_kernel),
+            _array(recurrent_kernel),
+            _array(keep, recurrent_kernel.shape[0], 0, 0),
+            _array(gates),
+            _array(cell),
+            _array(out),
+            _array(d_inputs, 0, 0, 0),
+            d_input_kernel.numpy(),
+            d_recurrent_kernel.numpy(),
+            d_bias.numpy(),
+        )
+        return d_inputs, d_input_kernel, d_recurrent_kernel, d_bias, None, None

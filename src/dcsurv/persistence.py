@@ -1,0 +1,174 @@
+"""The model file: safetensors with a JSON header. Nothing in it is executed when it is read.
+
+A file holds arrays (network weights, baseline hazards, grid) and one JSON document that says what they are. A
+SHA-256 digest over both tells a damaged or edited file from an intact one; it is no signature, so it does not say
+who wrote the file. Formats are numbered: a newer one is refused, an older one keeps loading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+FORMAT = 1
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+Header: TypeAlias = dict[str, Any]
+
+# The one entry of safetensors' metadata. It holds header and digest together, because the order of several entries
+# is random, and the same model should give the same bytes.
+_ENTRY = "dcsurv"
+# The rooms whose classes can be saved. They are below this one and are therefore named, not imported.
+_ROOMS = ("dcsurv.models",)
+
+
+class ModelFileError(ValueError):
+    """A model file cannot be read or written."""
+
+
+class Saveable(Protocol):
+    """What a class needs to be kept in a model file."""
+
+    @classmethod
+    def from_saved(cls, header: Header, arrays: Arrays) -> Self: ...
+
+
+S = TypeVar("S", bound=type[Saveable])
+_KINDS: dict[str, type[Saveable]] = {}
+
+
+def saveable(cls: S) -> S:
+    """Class decorator: let :func:`load` build this class from files of its name."""
+    _KINDS[cls.__name__] = cls
+    return cls
+
+
+def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays) -> None:
+    """Write a model file, all of it or nothing.
+
+    Parameters
+    ----------
+    kind
+        Name of the class that can read it.
+    header
+        Anything that JSON can hold; no rows of patients.
+    arrays
+        Named arrays of numbers.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    document = {"format": FORMAT, "kind": kind, **header}
+    try:
+        text = json.dumps(document, sort_keys=True, default=_plain, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"the model cannot be saved: {error}") from None
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    entry = json.dumps({"header": text, "sha256": _digest(text, contiguous)})
+    data = to_bytes(contiguous, {_ENTRY: entry})
+    target = Path(path)
+    # Written beside its place and then moved there, so that no reader ever meets half a file.
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's files are for the owner alone
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model file and return the fitted model in it.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is truncated, edited, of a newer format or not a model file at all.
+    FileNotFoundError
+        If there is no such file.
+    """
+    header, arrays = read(path)
+    kind = header["kind"]
+    if kind not in _KINDS:
+        for room in _ROOMS:
+            importlib.import_module(room)
+    if kind not in _KINDS:
+        raise ModelFileError(f"{path} holds a model of the unknown kind {kind!r}; known are {sorted(_KINDS)}.")
+    try:
+        return _KINDS[kind].from_saved(header, arrays)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelFileError(f"{path} does not describe a complete {kind} model: {error}") from error
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Header, Arrays]:
+    """Return the checked header and arrays of a model file without building a model."""
+    from safetensors import SafetensorError, safe_open
+    from safetensors.numpy import load as from_bytes
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no model file at {path}.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+    except SafetensorError as error:
+        raise ModelFileError(
+            f"{path} is not a model file or is incomplete ({error}). Copy it again, or save the model again."
+        ) from None
+    if _ENTRY not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but not one that dcsurv wrote: it has no header.")
+    try:
+        entry = json.loads(metadata[_ENTRY])
+        text, digest = entry["header"], entry["sha256"]
+        header = json.loads(text)
+        version = header["format"]
+        header["kind"]
+    except (ValueError, KeyError, TypeError):
+        raise ModelFileError(f"{path} has a header that cannot be read. Save the model again.") from None
+    if not isinstance(version, int) or version > FORMAT:
+        raise ModelFileError(
+            f"{path} has format {version}, but this version of dcsurv reads formats up to {FORMAT}. Update dcsurv."
+        )
+    try:
+        arrays: Arrays = from_bytes(Path(path).read_bytes())
+    except (SafetensorError, ValueError) as error:
+        raise ModelFileError(f"{path} is damaged ({error}). Copy it again, or save the model again.") from None
+    if digest != _digest(text, arrays):
+        raise ModelFileError(
+            f"{path} was changed after it was saved: its digest does not match. Copy it again, or save the model again."
+        )
+    return header, arrays
+
+
+def _digest(text: str, arrays: Arrays) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy's numbers and arrays into Python's for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} {value!r} is not plain data")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

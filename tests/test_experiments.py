@@ -1,0 +1,404 @@
+"""The experiment runner: what a plan becomes, what survives a kill, and what is refused before any training."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator
+
+from dcsurv import CoxPH, train_test_indices
+from dcsurv.datasets import load
+from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differences, printed_table, run, summary
+from dcsurv.experiments.runner import execute
+from dcsurv.experiments.store import ResultStore, write_atomically
+from dcsurv.metrics import evaluate
+
+SMALL = {"datasets": ["metabric"], "n_bootstrap": 5}
+
+
+class Breaks(BaseEstimator):
+    """Fails on one split; on another it takes its process down, as the out-of-memory killer would."""
+
+    def __init__(self, how="raise", random_state=None):
+        self.how = how
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        if self.how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise FloatingPointError("the loss is not a number")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """CoxPH on three splits of METABRIC, run once for all tests that only read."""
+    folder = tmp_path_factory.mktemp("results")
+    return folder, run(Plan(models=["CoxPH"], splits=[0, 1, 40], **SMALL), folder)
+
+
+def test_a_plan_is_the_product_of_its_parts_with_one_identity_each():
+    tasks = Plan(splits=(0, 1), seeds=(0, 1)).tasks()
+    assert len(tasks) == 3 * 8 * 2 * 2
+    assert len({task.key for task in tasks}) == len(tasks)
+    assert [task.key for task in tasks] == [task.key for task in Plan(splits=(0, 1), seeds=(0, 1)).tasks()]
+    changed = Plan(splits=(0, 1), seeds=(0, 1), changes={"max_epochs": 3}).tasks()
+    networks = [task for task in tasks if task.model != "CoxPH"]
+    assert not {task.key for task in networks} & {task.key for task in changed}, "settings are part of the identity"
+
+
+def test_ablations_differ_from_dcs_quant_in_one_setting():
+    for name, change in ABLATIONS.items():
+        base, other = (Plan(models=[model], datasets=["support"]).tasks()[0] for model in ("DCS-quant", name))
+        differing = {key for key in base.settings if base.settings[key] != other.settings[key]}
+        assert differing == set(change)
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (Plan(models=["DCS-cubic"]), "unknown model 'DCS-cubic'; there are 'CoxPH'"),
+        (Plan(datasets=["framingham"]), r"unknown datasets \['framingham'\]; there are support"),
+        (Plan(models=[]), "no models"),
+        (Plan(models="CoxPH"), r"pass a list, such as \['CoxPH'\]"),
+        (Plan(splits=[0, 0]), "some splits twice"),
+        (Plan(splits=[-1]), "splits holds -1"),
+        (Plan(n_bootstrap=1), "at least 2 resamples"),
+    ],
+)
+def test_a_wrong_plan_is_refused_before_anything_is_written(plan, words, tmp_path):
+    with pytest.raises(PlanError, match=words):
+        run(plan, tmp_path / "never")
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workers": 0}, "workers is 0"),
+        ({"workers": 2, "cluster": "tcp://127.0.0.1:1"}, "exclude each other"),
+        ({"cluster": "tcp://127.0.0.1:1"}, "no Dask scheduler answers"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_contradictory_options_are_refused(options, words, tmp_path):
+    with pytest.raises(PlanError, match=words):
+        run(Plan(models=["CoxPH"], **SMALL), tmp_path, **options)
+
+
+def test_an_unwritable_folder_is_refused(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(PlanError, match="cannot be written"):
+        run(Plan(models=["CoxPH"], **SMALL), blocked / "results")
+
+
+def test_too_little_space_is_refused(tmp_path, monkeypatch):
+    """The file system's answer is replaced: filling a real disk would hurt whoever runs this."""
+    import shutil
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1024**2))
+    with pytest.raises(PlanError, match="only 1 MB are free"):
+        run(Plan(models=["CoxPH"], **SMALL), tmp_path)
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+    store = ResultStore(tmp_path)
+    store.prepare()
+    with store.locked(), pytest.raises(PlanError, match="another run is writing"):
+        run(Plan(models=["CoxPH"], **SMALL), tmp_path)
+
+
+def test_coxph_rows_hold_the_exact_targets(results):
+    _, found = results
+    row = found.rows[found.rows["split"] == 40].iloc[0]
+    reference = json.loads((Path(__file__).parent / "reference" / "paper_tables.json").read_text())
+    target = reference["authors_notebook_c_td_cdauc_ddc"]["metabric, split seed 40 stratified"]["CoxPH"]
+    np.testing.assert_allclose(row[["paper C-td", "paper CDAUC", "paper DDC"]].astype(float), target, atol=1e-5)
+
+
+def test_metrics_can_be_recomputed_from_the_stored_curves(results):
+    _, found = results
+    _, y = load("metabric")
+    for _, row in found.rows.iterrows():
+        train, test = train_test_indices(y, random_state=row["split"])
+        table = evaluate(y[test], found.curves(row["key"]), y[train]).set_index("metric")["value"]
+        for metric in ("C-td", "CDAUC", "IBS", "DDC"):
+            assert table[metric] == row[metric]
+
+
+def test_running_a_finished_plan_trains_nothing_and_gives_the_same_rows(results, monkeypatch):
+    folder, found = results
+    monkeypatch.setattr(CoxPH, "fit", lambda *_: pytest.fail("trained again"))
+    again = run(Plan(models=["CoxPH"], splits=[0, 1, 40], **SMALL), folder)
+    pd.testing.assert_frame_equal(again.rows, found.rows)
+
+
+def test_two_runs_with_the_same_seeds_are_identical(tmp_path):
+    plan = Plan(models=["DeepSurv", "DCS-quant"], changes={"max_epochs": 2}, **SMALL)
+    first, second = (run(plan, tmp_path / name, workers=workers).rows for name, workers in (("a", 1), ("b", 2)))
+    clock = ["fit_seconds", "predict_seconds"]
+    pd.testing.assert_frame_equal(first.drop(columns=clock), second.drop(columns=clock))
+    other = run(Plan(models=["DeepSurv"], seeds=[7], changes={"max_epochs": 2}, **SMALL), tmp_path / "c").rows
+    assert other["C-td"].iloc[0] != first["C-td"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    "damage", ["cut short", "edited", "other key", "not json", "empty", "curves gone", "curves changed"]
+)
+def test_a_damaged_result_is_set_aside_and_computed_again(damage, tmp_path):
+    plan = Plan(models=["CoxPH"], splits=[0], **SMALL)
+    before = run(plan, tmp_path).rows
+    key = before["key"].iloc[0]
+    row, curves = tmp_path / "rows" / f"{key}.json", tmp_path / "curves" / f"{key}.npz"
+    whole = row.read_bytes()
+    if damage == "cut short":
+        row.write_bytes(whole[: len(whole) // 2])
+    elif damage == "edited":
+        row.write_bytes(whole.replace(b'"split": 0', b'"split": 1'))
+    elif damage == "other key":
+        row.write_bytes(whole.replace(key.encode(), key[:-1].encode() + b"0"))
+    elif damage == "not json":
+        row.write_bytes(b"\x00" * 100)
+    elif damage == "empty":
+        row.write_bytes(b"")
+    elif damage == "curves gone":
+        curves.unlink()
+    else:
+        curves.write_bytes(curves.read_bytes()[:-1] + b"?")
+    assert ResultStore(tmp_path).read(key) is None, "never read as a result"
+    assert list((tmp_path / "damaged").iterdir())
+    after = run(plan, tmp_path).rows
+    clock = ["fit_seconds", "predict_seconds"]
+    pd.testing.assert_frame_equal(before.drop(columns=clock), after.drop(columns=clock))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failing_task_is_reported_and_the_others_go_on(workers, tmp_path):
+    plan = Plan(models={"good": CoxPH(), "broken": Breaks()}, splits=[0, 1], **SMALL)
+    found = run(plan, tmp_path, workers=workers)
+    assert found.rows["model"].tolist() == ["good", "good"]
+    assert found.failures["cause"].tolist() == ["FloatingPointError: the loss is not a number"] * 2
+    assert "the loss is not a number" in found.failures["traceback"].iloc[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_task_that_kills_its_process_is_found_out_and_the_others_go_on(tmp_path):
+    plan = Plan(models={"deadly": Breaks("die"), "good": CoxPH()}, splits=[0, 1], **SMALL)
+    found = run(plan, tmp_path, workers=2)
+    assert sorted(found.rows["model"]) == ["good", "good"]
+    assert found.failures["model"].tolist() == ["deadly", "deadly"]
+    assert found.failures["cause"].str.contains("its process died").all()
+
+
+SCRIPT = """
+import sys
+from dcsurv.experiments import Plan, run
+if __name__ == "__main__":
+    plan = Plan(["metabric"], ["CoxPH", "DeepSurv"], range(6), n_bootstrap=5, changes={"max_epochs": 4})
+    print(len(run(plan, sys.argv[1], **{sys.argv[2]: eval(sys.argv[3])}).rows))
+"""
+
+
+def _run_small_plan(folder):
+    run(Plan(["metabric"], ["CoxPH", "DeepSurv"], range(12), n_bootstrap=5, changes={"max_epochs": 4}), folder)
+
+
+def _finished(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("rows/*.json")}
+
+
+def _strike(process, folder, delay):
+    """Kill -9 a running plan some time after its next row appears; say whether it was still running."""
+    had = len(_finished(folder))
+    _wait_for(lambda: process.exitcode is not None or len(_finished(folder)) > had)
+    time.sleep(delay)
+    running = process.exitcode is None
+    process.kill()
+    process.join()
+    return running
+
+
+def test_kill_9_at_random_moments_loses_no_finished_row_and_counts_none_twice(tmp_path):
+    """Forked, so that every life begins at once and is spent on tasks and on writing their rows."""
+    _run_small_plan(tmp_path / "undisturbed")
+    folder = tmp_path / "killed"
+    rng = random.Random(0)
+    kills, before = 0, {}
+    while kills < 12:
+        process = multiprocessing.get_context("fork").Process(target=_run_small_plan, args=(folder,))
+        process.start()
+        running = _strike(process, folder, rng.random() * 0.25)
+        kills += running
+        now = _finished(folder)
+        for name, data in before.items():
+            assert now[name] == data, "a finished row was lost or computed again"
+        before = now
+        if not running:
+            break
+    assert kills >= 10
+    _run_small_plan(folder)
+    assert len(_finished(folder)) == 24
+    assert not list(folder.glob("*/.*.partial")), "left-overs of killed writes are removed"
+    ours, theirs = (_without_clock(_finished(tmp_path / name)) for name in ("undisturbed", "killed"))
+    assert ours == theirs
+
+
+def _without_clock(rows):
+    out = {}
+    for name, data in rows.items():
+        row = json.loads(data)["row"]
+        out[name] = {key: value for key, value in row.items() if not key.endswith("_seconds")}
+        out[name]["training"] = {k: v for k, v in row["training"].items() if "second" not in k}
+    return out
+
+
+def test_kill_9_of_a_run_with_worker_processes(tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "results"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(folder), "workers", "2"]
+    process = subprocess.Popen(command, start_new_session=True)
+    _wait_for(lambda: process.poll() is not None or len(_finished(folder)) >= 3)
+    assert process.poll() is None, "killed while it works"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = _finished(folder)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.strip() == "12", done.stderr
+    now = _finished(folder)
+    assert all(now[name] == data for name, data in before.items())
+
+
+def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
+    target = tmp_path / "row.json"
+    write_atomically(target, b"old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(target, b"new")
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_survives_the_death_of_a_worker(tmp_path):
+    """A real scheduler and two worker processes, one of which is killed while it works."""
+    environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3"}
+    address_file = tmp_path / "scheduler.json"
+    start = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    processes = [
+        subprocess.Popen(
+            [*start, "--no-dashboard", "--scheduler-file", str(address_file)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    ]
+    try:
+        _wait_for(address_file.exists)
+        for _ in range(2):
+            worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(address_file)]
+            processes.append(
+                subprocess.Popen(
+                    [
+                        *worker,
+                        "--nthreads",
+                        "1",
+                        "--no-nanny",
+                        "--no-dashboard",
+                        "--host",
+                        "127.0.0.1",
+                        "--local-directory",
+                        str(tmp_path),
+                    ],
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+        address = json.loads(address_file.read_text())["address"]
+        from distributed import Client
+
+        with Client(address) as client:
+            client.wait_for_workers(2, timeout=60)
+        script = tmp_path / "script.py"
+        script.write_text(SCRIPT)
+        folder = tmp_path / "results"
+        plan = subprocess.Popen(
+            [sys.executable, str(script), str(folder), "cluster", repr(address)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        _wait_for(lambda: len(list(folder.glob("rows/*.json"))) >= 2 or plan.poll() is not None)
+        assert plan.poll() is None, plan.stderr.read()
+        processes[1].kill()
+        output, errors = plan.communicate(timeout=180)
+        assert output.strip() == "12", errors
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(condition, seconds=90):
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < seconds
+        time.sleep(0.02)
+
+
+def test_summary_and_differences_are_over_splits(results):
+    rows = results[1].rows
+    better = rows.assign(model="better", **{"C-td": rows["C-td"] + [0.01, 0.02, 0.03]})
+    both = pd.concat([rows, better])
+    table = summary(both).set_index("model")
+    assert table.loc["CoxPH", "C-td mean"] == pytest.approx(rows["C-td"].mean())
+    assert table.loc["CoxPH", "runs"] == 3
+    gap = differences(both, "CoxPH", ["C-td", "DDC"]).set_index("metric")
+    assert gap.loc["C-td", "difference"] == pytest.approx(0.02)
+    # Student's t at 2 degrees of freedom times sqrt((1/3 + 1/4) * 0.0001)
+    half = 4.302652729911275 * np.sqrt((1 / 3 + 0.25) * 1e-4)
+    assert gap.loc["C-td", "upper"] == pytest.approx(0.02 + half)
+    assert gap.loc["DDC", ["difference", "lower", "upper"]].eq(0).all()
+    with pytest.raises(ValueError, match="reference is 'nobody'"):
+        differences(both, "nobody")
+    other = both.assign(split_sha256=np.arange(len(both)).astype(str))
+    with pytest.raises(ValueError, match="cannot be paired"):
+        differences(other, "CoxPH")
+
+
+def test_printed_figures_stand_beside_ours(results):
+    rows = results[1].rows
+    table = printed_table(rows[rows["split"] == 40], "C-td").iloc[0]
+    assert (table["printed"], table["printed_sd"]) == (0.638, 0.02)
+    assert table["difference"] == pytest.approx(table["mean"] - 0.638)
+    assert table["mean"] == rows.loc[rows["split"] == 40, "paper C-td mean"].iloc[0]
+
+
+def test_peers_of_other_packages_are_rows_too(tmp_path):
+    tasks = Plan(models=["random survival forest"], **SMALL).tasks()
+    tasks[0].estimator.set_params(parameters={"n_estimators": 5, "min_samples_leaf": 30})
+    outcome = execute(tasks[0])
+    assert outcome.failure is None, outcome.failure
+    c_td = next(r["value"] for r in outcome.row["metrics"]["default"] if r["metric"] == "C-td")
+    assert 0.58 < c_td < 0.75
+
+
+def test_every_paper_model_has_a_task_that_can_be_built():
+    for task in Plan(models=[*PAPER_MODELS, *ABLATIONS]).tasks():
+        assert task.cost > 0
+        assert task.settings["class"].startswith("dcsurv.models")

@@ -1,8 +1,8 @@
 """Training step of the recurrent decoder against ``torch.nn.LSTM`` and against its matrix products alone.
 
 One thread, batch 50, forward + backward + Adam, the same head, loss and optimiser on both sides. Repetitions alternate
-between the sides, so that other work on the machine meets all of them; each ratio is the median over rounds of times
-measured side by side.
+between the sides, so that other work on the machine meets all of them; times are those of the CPU, which do not run
+while the process waits for its turn, and each ratio is one of medians.
 
     python benchmarks/bench_decoder.py
 """
@@ -15,13 +15,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numba
+import numpy as np
+import numpy.typing as npt
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dcsurv.networks import RecurrentDecoder
 
 BATCH = 50
+
+Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -88,37 +94,72 @@ def nn_lstm(shape: Shape) -> Callable[[], None]:
     return training_step(shape, lstm, lambda encoding: lstm(encoding.unsqueeze(0).expand(shape.length, -1, -1))[0])
 
 
-def products(shape: Shape) -> Callable[[], None]:
-    """Do the matrix products that a training step cannot avoid, and nothing else."""
+@numba.njit
+def blas_steps(
+    n_steps: int, state: Array, kernel: Array, gates: Array, d_gates: Array, kernel_t: Array, d_state: Array
+) -> None:
+    """Do the products of all steps by SciPy's BLAS, without the interpreter in between."""
+    for _ in range(n_steps):
+        np.dot(state, kernel, gates)
+    for _ in range(n_steps):
+        np.dot(d_gates, kernel_t, d_state)
+
+
+def torch_steps(
+    n_steps: int, state: Tensor, kernel: Tensor, gates: Tensor, d_gates: Tensor, kernel_t: Tensor, d_state: Tensor
+) -> None:
+    """Do the products of all steps by torch's BLAS."""
+    for _ in range(n_steps):
+        torch.mm(state, kernel, out=gates)
+    for _ in range(n_steps):
+        torch.mm(d_gates, kernel_t, out=d_state)
+
+
+def products(shape: Shape, steps: str) -> Callable[[], None]:
+    """Do the matrix products that a training step cannot avoid, and nothing else.
+
+    Those of the recurrence by ``steps``, "torch" or "blas" (which is faster depends on the size), the others, done once
+    over all steps, by torch.
+    """
     rows, hidden, gates = shape.length * BATCH, shape.hidden, 4 * shape.hidden
     wide = shape.directions * hidden
-    state, d_gates = torch.randn(BATCH, hidden), torch.randn(BATCH, gates)
-    recurrent, recurrent_t = torch.randn(hidden, gates) / hidden, torch.randn(gates, hidden) / hidden
-    out_gates, out_state = torch.empty(BATCH, gates), torch.empty(BATCH, hidden)
-    all_gates, all_states = torch.randn(rows, gates), torch.randn(rows, hidden)
-    d_kernel = torch.empty(hidden, gates)
-    encoding, input_kernel = torch.randn(BATCH, shape.encoding), torch.randn(shape.encoding, gates)
-    inputs, kernel, kernel_t = torch.randn(rows, wide), torch.randn(wide, gates), torch.randn(gates, wide)
-    projected, d_inputs, d_input_kernel = torch.empty(rows, gates), torch.empty(rows, wide), torch.empty(wide, gates)
-    top, head = torch.randn(rows, shape.head_inputs), torch.randn(shape.head_inputs, 1)
-    hazards, d_hazards = torch.empty(rows, 1), torch.randn(rows, 1)
-    d_top, d_head = torch.empty(rows, shape.head_inputs), torch.empty(shape.head_inputs, 1)
+
+    def random(*size: int) -> Tensor:
+        return torch.randn(size) / 10
+
+    gate, d_gate = random(BATCH, gates), random(BATCH, gates)
+    one_step = (
+        random(BATCH, hidden),
+        random(hidden, gates),
+        gate,
+        d_gate,
+        random(gates, hidden),
+        random(BATCH, hidden),
+    )
+    one_step_arrays = [tensor.numpy() for tensor in one_step]
+    all_gates, all_states, d_kernel = random(rows, gates), random(rows, hidden), random(hidden, gates)
+    encoding, encoding_kernel = random(BATCH, shape.encoding), random(shape.encoding, gates)
+    d_encoding, d_encoding_kernel = random(BATCH, shape.encoding), random(shape.encoding, gates)
+    inputs, input_kernel, input_kernel_t = random(rows, wide), random(wide, gates), random(gates, wide)
+    projected, d_inputs, d_input_kernel = random(rows, gates), random(rows, wide), random(wide, gates)
+    top, head, d_top = random(rows, shape.head_inputs), random(shape.head_inputs, 1), random(rows, shape.head_inputs)
+    hazards, d_hazards, d_head = random(rows, 1), random(rows, 1), random(shape.head_inputs, 1)
 
     def run() -> None:
         for layer in range(shape.layers):
             for _ in range(shape.directions):
                 if layer == 0:
-                    torch.mm(encoding, input_kernel, out=out_gates)
-                    torch.mm(d_gates, input_kernel.t())
-                    torch.mm(encoding.t(), d_gates)
+                    torch.mm(encoding, encoding_kernel, out=gate)
+                    torch.mm(d_gate, encoding_kernel.t(), out=d_encoding)
+                    torch.mm(encoding.t(), d_gate, out=d_encoding_kernel)
                 else:
-                    torch.mm(inputs, kernel, out=projected)
-                    torch.mm(all_gates, kernel_t, out=d_inputs)
+                    torch.mm(inputs, input_kernel, out=projected)
+                    torch.mm(all_gates, input_kernel_t, out=d_inputs)
                     torch.mm(inputs.t(), all_gates, out=d_input_kernel)
-                for _ in range(shape.length):
-                    torch.mm(state, recurrent, out=out_gates)
-                for _ in range(shape.length):
-                    torch.mm(d_gates, recurrent_t, out=out_state)
+                if steps == "blas":
+                    blas_steps(shape.length, *one_step_arrays)
+                else:
+                    torch_steps(shape.length, *one_step)
                 torch.mm(all_states.t(), all_gates, out=d_kernel)
         torch.mm(top, head, out=hazards)
         torch.mm(d_hazards, head.t(), out=d_top)
@@ -128,31 +169,35 @@ def products(shape: Shape) -> Callable[[], None]:
 
 
 def seconds(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
-def run(rounds: int = 15) -> dict[str, dict[str, float]]:
+def run(seconds_per_shape: float = 6.0) -> dict[str, dict[str, float]]:
     """Measure all shapes.
 
     Returns
     -------
     ``decoder_vs_nn_lstm``: the time of nn.LSTM over ours (higher is better), and ``decoder_vs_matmul``: our time over
-    that of the matrix products alone (lower is better), by shape; ``milliseconds`` of our training step.
+    that of the matrix products alone, by the faster of two libraries (lower is better), by shape;
+    ``milliseconds``: of our training step.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     results: dict[str, dict[str, float]] = {"decoder_vs_nn_lstm": {}, "decoder_vs_matmul": {}, "milliseconds": {}}
     try:
-        for shape in SHAPES:
-            sides = [ours(shape), nn_lstm(shape), products(shape)]
-            for side in sides:  # compile, allocate
-                side()
-            times = [[seconds(side) for side in sides] for _ in range(rounds)]
-            results["decoder_vs_nn_lstm"][shape.name] = statistics.median(peer / mine for mine, peer, _ in times)
-            results["decoder_vs_matmul"][shape.name] = statistics.median(mine / alone for mine, _, alone in times)
-            results["milliseconds"][shape.name] = 1e3 * statistics.median(mine for mine, _, _ in times)
+        with threadpool_limits(1):
+            for shape in SHAPES:
+                sides = [ours(shape), nn_lstm(shape), products(shape, "torch"), products(shape, "blas")]
+                for side in sides:  # compile, allocate
+                    side()
+                rounds = max(7, int(seconds_per_shape / sum(seconds(side) for side in sides)))
+                times = [[seconds(side) for side in sides] for _ in range(rounds)]
+                mine, peer, *alone = (statistics.median(column) for column in zip(*times, strict=True))
+                results["decoder_vs_nn_lstm"][shape.name] = peer / mine
+                results["decoder_vs_matmul"][shape.name] = mine / min(alone)
+                results["milliseconds"][shape.name] = 1e3 * mine
     finally:
         torch.set_num_threads(threads)
     return results

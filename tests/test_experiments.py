@@ -21,8 +21,9 @@ from dcsurv import CoxPH, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differences, printed_table, run, summary
 from dcsurv.experiments.runner import execute
-from dcsurv.experiments.store import ResultStore, write_atomically
+from dcsurv.experiments.store import ResultStore
 from dcsurv.metrics import evaluate
+from dcsurv.persistence import write_atomically
 
 SMALL = {"datasets": ["metabric"], "n_bootstrap": 5}
 
@@ -249,7 +250,7 @@ def test_kill_9_at_random_moments_loses_no_finished_row_and_counts_none_twice(tm
     assert kills >= 10
     _run_small_plan(folder)
     assert len(_finished(folder)) == 24
-    assert not list(folder.glob("*/.*.partial")), "left-overs of killed writes are removed"
+    assert not list(folder.glob("*/.*.part")), "left-overs of killed writes are removed"
     ours, theirs = (_without_clock(_finished(tmp_path / name)) for name in ("undisturbed", "killed"))
     assert ours == theirs
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +114,12 @@ def test_prediction_in_chunks_is_the_same(
     (X, _), model = metabric, fitted[name]
     whole = model.predict_survival_function(X[800:850]).values
     monkeypatch.setattr(base, "_CHUNK_NUMBERS", 7 * model._numbers_per_row())
-    assert sum(len(chunk) for chunk in model._chunks(X[800:850])) == 50
-    assert len(list(model._chunks(X[800:850]))) == math.ceil(50 / 7)
+    sizes = []
+    survival = type(model)._survival
+    monkeypatch.setattr(type(model), "_survival", lambda self, X: sizes.append(len(X)) or survival(self, X))
     np.testing.assert_allclose(model.predict_survival_function(X[800:850]).values, whole, atol=1e-6)
-    np.testing.assert_allclose(model.predict_survival_function(X[800:850], [500.0]).values.shape, (50, 1))
+    assert sizes == [7] * 7 + [1]
+    assert model.predict_survival_function(X[800:850], [500.0]).values.shape == (50, 1)
 
 
 @pytest.mark.parametrize("spacing", ["linear", "log", "quantile"])
@@ -153,6 +157,26 @@ def test_pickle_and_clone(name: str, fitted: dict[str, Any], metabric: Any) -> N
     np.testing.assert_array_equal(copy.predict(X[800:]), fitted[name].predict(X[800:]))
     assert clone(fitted[name]).get_params() == fitted[name].get_params()
     assert not hasattr(clone(fitted[name]), "training_summary_")
+
+
+def test_ctrl_c_leaves_a_usable_model(metabric: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    X, y = metabric
+    loss, calls = DCS._loss, 0
+
+    def interrupted(self: DCS, *args: Any) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 50:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, *args)
+
+    monkeypatch.setattr(DCS, "_loss", interrupted)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model = DCS(**{**GRID, "max_epochs": 1000}).fit(X[:800], y[:800])
+    assert model.training_summary_["stopped_by"] == "interrupt"
+    assert 1 <= model.training_summary_["best_epoch"] < 20
+    assert model.score(X[800:], y[800:]) > 0.5
+    model.save(tmp_path / "model.safetensors")
 
 
 # --- scikit-learn ---------------------------------------------------------------------------------------------
@@ -253,6 +277,8 @@ def test_outcomes_that_cannot_be_learnt_from(name: str, metabric: Any) -> None:
         clone(MODELS[name]).fit(X[:50], make_outcome(y["time"][:50], np.zeros(50)))
     with pytest.raises(ValueError, match="rows"):
         clone(MODELS[name]).fit(X[:50], y[:49])
+    with pytest.raises(ValueError, match="zero for every patient with an event"):
+        clone(MODELS[name]).fit(X[:50], y[:50], sample_weight=~y["event"][:50])
 
 
 @every_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dcsurv.networks import RecurrentDecoder
-from dcsurv.networks.recurrent import _compiled_forward, unroll
+from dcsurv.networks.recurrent import unroll
 
 
 def assert_near(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
@@ -255,19 +256,35 @@ def test_denormal_gradients_do_no_harm_and_the_setting_is_restored() -> None:
     assert tiny * np.float32(0.5) > 0
 
 
-def test_inference_keeps_no_history() -> None:
+def test_history_memory_is_reused_in_training_and_let_go_after_it() -> None:
+    torch.manual_seed(0)
     decoder = RecurrentDecoder(5, 20, 1, bidirectional=True)
     layer = decoder.layers[0]
-    x = torch.randn(1, 9, 5)
-    arguments = (x, layer.input_kernel, layer.recurrent_kernel, layer.bias, None, 6)
-    _, gates, cell = _compiled_forward(*arguments)
-    assert gates is None
-    assert cell is None
-    _, gates, cell = _compiled_forward(*arguments, keep_history=True)
-    assert gates.shape == (2, 6, 9, 128)
-    assert cell.shape == (2, 7, 9, 32)
     with torch.no_grad():
-        assert decoder(x[0], 6).grad_fn is None
+        decoder(torch.randn(9, 5), 6)
+    assert layer._spare == []  # inference keeps no history
+
+    decoder(torch.randn(9, 5), 6).sum().backward()
+    memory = layer._spare[0].memory
+    assert memory.numel() == 2 * 9 * (6 * 128 + 7 * 32)
+    x = torch.randn(7, 5, requires_grad=True)
+    out = decoder(x, 6)
+    assert layer._spare == []  # taken
+    with torch.no_grad():
+        decoder(torch.randn(9, 5), 6)
+    other = decoder(torch.randn(9, 5), 6)
+    out.sum().backward()
+    assert layer._spare[0].memory is memory
+    reused = x.grad.clone()
+    other.sum().backward()
+
+    copied = pickle.loads(pickle.dumps(decoder))
+    assert copied.layers[0]._spare == []
+    x.grad = None
+    copied(x, 6).sum().backward()
+    assert torch.equal(x.grad, reused)
+    decoder.eval()
+    assert layer._spare == []
 
 
 def test_backward_twice() -> None:
@@ -277,8 +294,12 @@ def test_backward_twice() -> None:
     out = decoder(x, 6)
     out.sum().backward(retain_graph=True)
     once = x.grad.clone()
-    out.sum().backward()
+    decoder(torch.randn(9, 5), 6).sum().backward()  # overwrites the memory of the first
+    out.sum().backward(retain_graph=True)
     assert torch.equal(x.grad, 2 * once)
+    out.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        out.sum().backward()
 
 
 def test_second_derivatives_are_refused_by_the_compiled_code_only() -> None:
@@ -302,6 +323,31 @@ def test_frozen_weights_and_strided_tensors() -> None:
     decoder.requires_grad_(False)
     (decoder(x.t().contiguous(), 6) * weights.permute(2, 1, 0).contiguous()).sum().backward()
     assert torch.equal(x.grad, trained)
+
+
+def test_default_dtype_does_not_matter() -> None:
+    torch.manual_seed(0)
+    decoder = RecurrentDecoder(5, 20, 2)
+    x = torch.randn(9, 5, requires_grad=True)
+    decoder(x, 6).sum().backward()
+    expected, x.grad = x.grad, None
+    torch.set_default_dtype(torch.float64)
+    try:
+        decoder.eval().train()
+        decoder(x, 6).sum().backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(x.grad, expected)
+
+
+def test_one_compilation_serves_all_shapes() -> None:
+    for layers, bidirectional, batch in ((1, False, 1), (2, True, 9)):
+        decoder = RecurrentDecoder(5, 20, layers, bidirectional=bidirectional, recurrent_dropout=0.1)
+        decoder(torch.randn(batch, 5), 1).sum().backward()
+        decoder.eval()(torch.randn(6, batch, 5), 6)
+    from dcsurv.networks import _lstm_kernels
+
+    assert len(_lstm_kernels.forward.signatures) == len(_lstm_kernels.backward.signatures) == 1
 
 
 def test_empty_batch() -> None:

@@ -1,10 +1,18 @@
-"""dcsurv: individual survival prediction, S(t | x), from a table of patients."""
+"""dcsurv: individual survival prediction, S(t | x), from a table of patients.
 
-from dcsurv.curves import SurvivalCurves
-from dcsurv.grid import TimeGrid
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
-from dcsurv.persistence import load
-from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
+Names are imported when they are first used: ``import dcsurv`` itself loads neither torch nor scikit-learn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dcsurv import datasets, experiments, metrics, models
+    from dcsurv.curves import SurvivalCurves
+    from dcsurv.grid import TimeGrid
+    from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
+    from dcsurv.persistence import load
+    from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
 
 __version__ = "0.1.0"
 
@@ -19,9 +27,33 @@ __all__ = [
     "TimeGrid",
     "__version__",
     "check_outcome",
+    "datasets",
+    "experiments",
     "fold_indices",
     "load",
     "make_outcome",
+    "metrics",
+    "models",
     "paper_settings",
     "train_test_indices",
 ]
+
+_ROOM_OF = {
+    **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
+    **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
+    "SurvivalCurves": "curves",
+    "TimeGrid": "grid",
+    "load": "persistence",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOM_OF:
+        return getattr(import_module(f"dcsurv.{_ROOM_OF[name]}"), name)
+    if name in __all__:
+        return import_module(f"dcsurv.{name}")
+    raise AttributeError(f"module 'dcsurv' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

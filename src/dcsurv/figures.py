@@ -22,6 +22,7 @@ import pandas as pd
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.datasets import NAMES
 from dcsurv.nonparametric import kaplan_meier
+from dcsurv.persistence import write_atomically
 from dcsurv.target import unpack
 
 if TYPE_CHECKING:
@@ -391,12 +392,7 @@ def save(figure: Figure, path_without_suffix: str | os.PathLike[str]) -> list[Pa
         with _style():
             figure.savefig(buffer, format=suffix[1:], metadata=metadata)
         whole = target.with_name(target.name + suffix)
-        part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
-        try:
-            part.write_bytes(buffer.getvalue())
-            part.replace(whole)
-        finally:
-            part.unlink(missing_ok=True)
+        write_atomically(whole, buffer.getvalue())
         out.append(whole)
     return out
 

@@ -73,19 +73,31 @@ def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     entry = json.dumps({"header": text, "sha256": _digest(text, contiguous)})
     data = to_bytes(contiguous, {_ENTRY: entry})
-    target = Path(path)
-    # Written beside its place and then moved there, so that no reader ever meets half a file.
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    write_atomically(Path(path), data)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, also after a power failure.
+
+    It is written beside its place, as ``.NAME.*.part``, and then moved there, so that no reader ever meets half of it.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's files are for the owner alone
-        os.replace(temporary, target)
+        os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+    if os.name == "posix":  # the new name must reach the disk as well
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

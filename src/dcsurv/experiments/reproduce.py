@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import pandas as pd
 
 from dcsurv import figures
@@ -18,9 +19,9 @@ from dcsurv.experiments import paper_data
 from dcsurv.experiments.peers import PEERS
 from dcsurv.experiments.plan import ABLATIONS, PAPER_MODELS, Plan, PlanError
 from dcsurv.experiments.runner import Results, run
-from dcsurv.experiments.store import write_atomically
 from dcsurv.experiments.tables import METRICS, PRINTED, Table, differences, printed_table, summary, wide_cells
 from dcsurv.models import paper_settings
+from dcsurv.persistence import write_atomically
 from dcsurv.target import train_test_indices
 
 Protocol: TypeAlias = Literal["paper", "repeated"]
@@ -30,7 +31,8 @@ PAPER_SPLIT = 40
 _QUICK_MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DCS-quant")
 _QUICK_EPOCHS = 10
 _REFERENCE = "CoxPH"
-_CURVE_PATIENTS = 5
+# Test patients whose curves are drawn: at these quantiles of the first model's risk.
+_CURVE_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass
@@ -268,7 +270,9 @@ def _paper_figures(out: Reproduction, results: Results, datasets: Sequence[str])
             _, y = load(dataset)
             _, test = train_test_indices(y, random_state=PAPER_SPLIT)
             curves = {model: results.curves(key) for model, key in zip(part["model"], part["key"], strict=True)}
-            drawn[f"curves-{dataset}"] = figures.survival_curves(curves, y[test], range(_CURVE_PATIENTS))
+            by_risk = np.argsort(next(iter(curves.values())).rmst())
+            patients = by_risk[(np.array(_CURVE_QUANTILES) * (len(test) - 1)).astype(int)]
+            drawn[f"curves-{dataset}"] = figures.survival_curves(curves, y[test], patients.tolist())
     for metric, (_, number, _) in PRINTED.items():
         table = out.tables.get(f"table-{number}")
         if table is not None:

@@ -16,7 +16,6 @@ import io
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import numpy as np
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.plan import FORMAT, PlanError
+from dcsurv.persistence import write_atomically
 
 Row = dict[str, Any]
 
@@ -111,7 +111,7 @@ class ResultStore:
 
     def remove_leftovers(self) -> None:
         """Delete temporary files of a run that was killed while writing."""
-        for path in self.folder.glob("*/.*.partial"):
+        for path in self.folder.glob("*/.*.part"):
             path.unlink(missing_ok=True)
 
     def _set_aside(self, path: Path) -> None:
@@ -133,25 +133,6 @@ class ResultStore:
 def compact(curves: SurvivalCurves) -> SurvivalCurves:
     """Return curves in the precision in which they are stored, so that metrics can be recomputed to the bit."""
     return SurvivalCurves(curves.times, curves.values.astype(np.float32), interpolation=curves.interpolation)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, also after a power failure."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _pack(curves: SurvivalCurves) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from dcsurv.experiments.store import write_atomically
+from dcsurv.persistence import write_atomically
 
 # Metric -> (name in the printed tables, table of the paper, whether higher is better).
 PRINTED: Final = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from os import PathLike
@@ -101,6 +101,8 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError("X has 1 sample (n_samples=1), but a model needs at least two patients.")
         outcome = check_outcome(y, n_rows=len(features), min_events=1)
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(features))
+        if weight is not None and not weight[outcome["event"]].any():
+            raise ValueError("sample_weight is zero for every patient with an event; at least one must count.")
         prepared = self._fit_preprocessing(features, outcome)
         self.training_summary_ = {
             "patients": len(outcome),
@@ -123,19 +125,18 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             are held constant, with a warning.
         """
         if times is None:
-            values = [self._survival(chunk) for chunk in self._chunks(X)]
-            return SurvivalCurves(self._nodes(), np.concatenate(values), interpolation=self.interpolation)
-        parts = [self._curves(chunk).project(times) for chunk in self._chunks(X)]
-        asked, last = parts[0].times, self._nodes()[-1]
-        if asked[-1] > last:
+            return SurvivalCurves(self._nodes(), self._in_chunks(X, self._survival), interpolation=self.interpolation)
+        values = self._in_chunks(X, lambda chunk: self._curves(chunk).project(times).values)
+        curves = SurvivalCurves(times, values, interpolation=self.interpolation)
+        asked, last = curves.times[-1], self._nodes()[-1]
+        if asked > last:
             warnings.warn(
-                f"survival was asked for at {asked[-1]:g}, beyond the last node {last:g} of the model; the curves "
-                "are held constant there.",
+                f"survival was asked for at {asked:g}, beyond the last node {last:g} of the model; the curves are "
+                "held constant there.",
                 UserWarning,
                 stacklevel=2,
             )
-        values = [part.values for part in parts]
-        return SurvivalCurves(asked, np.concatenate(values), interpolation=self.interpolation)
+        return curves
 
     def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
         """Predict -log S, (n, T), at ``times`` (default: the model's nodes); see predict_survival_function."""
@@ -144,7 +145,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> FloatArray:
         """Predict a risk score, (n,), higher for worse: minus the mean survival time up to the last node."""
-        return np.concatenate([-self._curves(chunk).rmst() for chunk in self._chunks(X)])
+        return self._in_chunks(X, lambda chunk: -self._curves(chunk).rmst())
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the time-dependent concordance index C-td of the curves predicted for X."""
@@ -155,14 +156,20 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
     def _curves(self, X: Features) -> SurvivalCurves:
         return SurvivalCurves(self._nodes(), self._survival(X), interpolation=self.interpolation)
 
-    def _chunks(self, X: Any) -> Iterator[Features]:
-        """Check features and yield them, preprocessed, in chunks that keep memory small."""
+    def _in_chunks(self, X: Any, predict: Callable[[Features], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Check features and predict from them, preprocessed, in chunks that keep memory small."""
         check_is_fitted(self)
         features = self._check_features(X, reset=False)
         by_row = features.iloc if isinstance(features, pd.DataFrame) else features
         size = max(1, _CHUNK_NUMBERS // self._numbers_per_row())
+        out = None
         for start in range(0, len(features), size):
-            yield self._transform(by_row[start : start + size])
+            part = predict(self._transform(by_row[start : start + size]))
+            if out is None:
+                out = np.empty((len(features), *part.shape[1:]), dtype=part.dtype)
+            out[start : start + size] = part
+        assert out is not None  # _check_features refuses an empty X
+        return out
 
     # --- features -----------------------------------------------------------------------------------------
 

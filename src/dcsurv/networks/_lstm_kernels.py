@@ -1,4 +1,4 @@
-"""Compiled LSTM over all time steps: forward and hand-written backward pass, float32, one thread.
+"""Compiled LSTM over all time steps: forward and hand-written backward pass, float32.
 
 Importing this module imports Numba, so it is imported on first use.
 
@@ -74,9 +74,6 @@ class _Vector:
     def __add__(self, other: _Vector | float) -> _Vector:
         return _Vector(self.builder, self.builder.fadd(self.value, self._lift(other)))
 
-    def __sub__(self, other: _Vector | float) -> _Vector:
-        return _Vector(self.builder, self.builder.fsub(self.value, self._lift(other)))
-
     def __rsub__(self, other: float) -> _Vector:
         return _Vector(self.builder, self.builder.fsub(_constant(other), self.value))
 
@@ -105,21 +102,24 @@ def _constant(number: float) -> Any:
     return ir.Constant(_VECTOR, [np.float32(number).item()] * _LANES)
 
 
-def _load(builder: Any, base: Any, offset: Any) -> _Vector:
-    pointer = builder.bitcast(builder.gep(base, [offset]), _VECTOR.as_pointer())
-    return _Vector(builder, builder.load(pointer, align=4))
+def _address(builder: Any, base: Any, offset: Any, more: int, kind: Any) -> Any:
+    return builder.bitcast(builder.gep(base, [builder.add(offset, _INT(more))]), kind.as_pointer())
 
 
-def _store(builder: Any, vector: _Vector, base: Any, offset: Any) -> None:
-    builder.store(vector.value, builder.bitcast(builder.gep(base, [offset]), _VECTOR.as_pointer()), align=4)
+def _load(builder: Any, base: Any, offset: Any, more: int = 0) -> _Vector:
+    return _Vector(builder, builder.load(_address(builder, base, offset, more, _VECTOR), align=4))
 
 
-def _prefetch(builder: Any, base: Any, offset: Any) -> None:
+def _store(builder: Any, vector: _Vector, base: Any, offset: Any, more: int = 0) -> None:
+    builder.store(vector.value, _address(builder, base, offset, more, _VECTOR), align=4)
+
+
+def _prefetch(builder: Any, base: Any, offset: Any, more: int) -> None:
     """Ask for a cache line to be fetched. An address outside the array does no harm."""
     line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch", [line], signature)
-    builder.call(prefetch, [builder.bitcast(builder.gep(base, [offset]), line), flag(0), flag(2), flag(1)])
+    builder.call(prefetch, [_address(builder, base, offset, more, ir.IntType(8)), flag(0), flag(2), flag(1)])
 
 
 def _broadcast(builder: Any, number: Any) -> _Vector:
@@ -178,30 +178,30 @@ def _make_multiply(n_blocks: int) -> Any:
         builder: Any, start: Any, start_at: Any, start_row: Any, out: Any, out_at: Any, out_row: Any, n_rows: Any,
         a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any, b_step: Any, depth: Any,
     ) -> None:  # fmt: skip
-        def at(base: Any, row: Any, stride: Any, column: int) -> Any:
-            return builder.add(base, builder.add(builder.mul(row, stride), _INT(column)))
+        def at(base: Any, row: Any, stride: Any) -> Any:
+            return builder.add(base, builder.mul(row, stride))
 
         # Rows beyond the last repeat the last one: they compute and store the same numbers once more.
         last = builder.sub(n_rows, _INT(1))
         rows = [builder.select(builder.icmp_signed("<", _INT(r), last), _INT(r), last) for r in range(TILE)]
-        a_rows = [builder.gep(a, [at(a_at, row, a_row, 0)]) for row in rows]
+        a_rows = [builder.gep(a, [at(a_at, row, a_row)]) for row in rows]
         for piece in range(0, BLOCK, _LANES):
             columns = [block * BLOCK + piece for block in range(n_blocks)]
             tile = [[cgutils.alloca_once(builder, _VECTOR) for _ in columns] for _ in rows]  # become registers
             for row, sums in zip(rows, tile, strict=True):
                 for column, total in zip(columns, sums, strict=True):
-                    builder.store(_load(builder, start, at(start_at, row, start_row, column)).value, total)
+                    builder.store(_load(builder, start, at(start_at, row, start_row), column).value, total)
             with cgutils.for_range(builder, depth) as loop:
                 a_offset = builder.mul(loop.index, a_step)
                 a_values = [_broadcast(builder, builder.load(builder.gep(row, [a_offset]))) for row in a_rows]
                 # One register for b, TILE for a: with the sums these just fit in the 16 registers of older CPUs.
                 for index, column in enumerate(columns):
-                    b_value = _load(builder, b, at(b_at, loop.index, b_step, column))
+                    b_value = _load(builder, b, at(b_at, loop.index, b_step), column)
                     for a_value, total in zip(a_values, [sums[index] for sums in tile], strict=True):
                         builder.store(a_value.times_plus(b_value, _Vector(builder, builder.load(total))).value, total)
             for row, sums in zip(rows, tile, strict=True):
                 for column, total in zip(columns, sums, strict=True):
-                    _store(builder, _Vector(builder, builder.load(total)), out, at(out_at, row, out_row, column))
+                    _store(builder, _Vector(builder, builder.load(total)), out, at(out_at, row, out_row), column)
 
     return _intrinsic(emit)
 
@@ -261,17 +261,10 @@ def _copy(builder: Any, target: Any, target_at: Any, source: Any, source_at: Any
 
 
 @_intrinsic
-def _cell_forward(
-    builder: Any, gates: Any, gates_at: Any, cell: Any, old_at: Any, new_at: Any,
-    keep: Any, hidden: Any, state_at: Any, kept: Any, kept_at: Any,
-) -> None:  # fmt: skip
-    """Gates of one block of one row: pre-activations become activations in place; new cell and hidden state."""
+def _gates_forward(builder: Any, gates: Any, gates_at: Any, cell: Any, old_at: Any, new_at: Any) -> None:
+    """Activate the gates of one block of one row in place, and compute its new cell state."""
     for piece in range(0, BLOCK, _LANES):
-
-        def at(base: Any, block: int = 0, piece: int = piece) -> Any:
-            return builder.add(base, _INT(block * BLOCK + piece))
-
-        i, f, g, o = (_load(builder, gates, at(gates_at, block)) for block in range(4))
+        i, f, g, o = (_load(builder, gates, gates_at, block * BLOCK + piece) for block in range(4))
         # sigmoid(x) = 0.5 + 0.5 tanh(0.5 x). The four divisions are done as one, by the product of the denominators.
         (i_top, i_low), (f_top, f_low) = _tanh_fraction(i, 0.5), _tanh_fraction(f, 0.5)
         (g_top, g_low), (o_top, o_low) = _tanh_fraction(g), _tanh_fraction(o, 0.5)
@@ -282,13 +275,25 @@ def _cell_forward(
         f = f_top.times_plus(if_inverse * i_low, 0.5)
         g = g_top * (go_inverse * o_low)
         o = o_top.times_plus(go_inverse * g_low, 0.5)
-        c = f.times_plus(_load(builder, cell, at(old_at)), i * g)
-        h = o * _tanh(c)
         for block, gate in enumerate((i, f, g, o)):
-            _store(builder, gate, gates, at(gates_at, block))
-        _store(builder, c, cell, at(new_at))
-        _store(builder, h, hidden, at(state_at))
-        _store(builder, h * _load(builder, keep, at(state_at)), kept, at(kept_at))
+            _store(builder, gate, gates, gates_at, block * BLOCK + piece)
+        _store(builder, f.times_plus(_load(builder, cell, old_at, piece), i * g), cell, new_at, piece)
+
+
+@_intrinsic
+def _hidden_forward(
+    builder: Any, gates: Any, gates_at: Any, cell: Any, cell_at: Any,
+    keep: Any, hidden: Any, state_at: Any, kept: Any, kept_at: Any,
+) -> None:  # fmt: skip
+    """Compute h and keep * h of one block of one row.
+
+    Apart from ``_gates_forward``, because the CPU looks ahead over few instructions: it overlaps the long chains of
+    several rows only if each chain is short in the code.
+    """
+    for piece in range(0, BLOCK, _LANES):
+        h = _load(builder, gates, gates_at, 3 * BLOCK + piece) * _tanh(_load(builder, cell, cell_at, piece))
+        _store(builder, h, hidden, state_at, piece)
+        _store(builder, h * _load(builder, keep, state_at, piece), kept, kept_at, piece)
 
 
 @_intrinsic
@@ -302,30 +307,27 @@ def _cell_backward(
     Also turns h_{t-1} into what the recurrent kernel multiplied, keep * h_{t-1}, in place.
     """
     for piece in range(0, BLOCK, _LANES):
-
-        def at(base: Any, block: int = 0, piece: int = piece) -> Any:
-            return builder.add(base, _INT(block * BLOCK + piece))
-
-        i, f, g, o = (_load(builder, gates, at(gates_at, block)) for block in range(4))
-        factor = _load(builder, keep, at(state_at))
-        _store(builder, factor * _load(builder, hidden, at(state_at)), hidden, at(state_at))
-        tanh_c = _tanh(_load(builder, cell, at(new_at)))
-        d_h = _load(builder, d_hidden, at(state_at)).times_plus(factor, _load(builder, d_out, at(state_at)))
-        d_c = (d_h * o).times_plus(1.0 - tanh_c * tanh_c, _load(builder, d_cell, at(state_at)))
+        i, f, g, o = (_load(builder, gates, gates_at, block * BLOCK + piece) for block in range(4))
+        factor = _load(builder, keep, state_at, piece)
+        _store(builder, factor * _load(builder, hidden, state_at, piece), hidden, state_at, piece)
+        tanh_c = _tanh(_load(builder, cell, new_at, piece))
+        d_h = _load(builder, d_hidden, state_at, piece).times_plus(factor, _load(builder, d_out, state_at, piece))
+        d_c = (d_h * o).times_plus(1.0 - tanh_c * tanh_c, _load(builder, d_cell, state_at, piece))
         gradients = (
             d_c * g * (i * (1.0 - i)),
-            d_c * _load(builder, cell, at(old_at)) * (f * (1.0 - f)),
+            d_c * _load(builder, cell, old_at, piece) * (f * (1.0 - f)),
             d_c * i * (1.0 - g * g),
             d_h * tanh_c * (o * (1.0 - o)),
         )
         for block, gradient in enumerate(gradients):
-            _store(builder, gradient, d_gates, at(d_gates_at, block))
-            _store(builder, _load(builder, d_sum, at(d_gates_at, block)) + gradient, d_sum, at(d_gates_at, block))
-        _store(builder, d_c * f, d_cell, at(state_at))
+            _store(builder, gradient, d_gates, d_gates_at, block * BLOCK + piece)
+            total = _load(builder, d_sum, d_gates_at, block * BLOCK + piece) + gradient
+            _store(builder, total, d_sum, d_gates_at, block * BLOCK + piece)
+        _store(builder, d_c * f, d_cell, state_at, piece)
         # Fetch what the next step, one earlier in time, will read: the products in between take long enough.
         for block in range(4):
-            _prefetch(builder, gates, builder.sub(at(gates_at, block), gates_step))
-        _prefetch(builder, cell, builder.sub(at(old_at), cell_step))
+            _prefetch(builder, gates, builder.sub(gates_at, gates_step), block * BLOCK + piece)
+        _prefetch(builder, cell, builder.sub(old_at, cell_step), piece)
 
 
 @compiled()
@@ -448,9 +450,12 @@ def _forward(
                         kept, old + row * padded, padded, 1, panels, block * units * QUAD, QUAD, depth,
                     )  # fmt: skip
                     for r in range(rows):
+                        state = cell_at + (row + r) * padded + block * BLOCK
+                        _gates_forward(gates, tile + r * width, cell, state, state + cell_step)
+                    for r in range(rows):
                         state = (row + r) * padded + block * BLOCK
-                        _cell_forward(
-                            gates, tile + r * width, cell, cell_at + state, cell_at + cell_step + state,
+                        _hidden_forward(
+                            gates, tile + r * width, cell, cell_at + cell_step + state,
                             factors, hidden, state, kept, new + state,
                         )  # fmt: skip
             for row in range(n_rows):
@@ -577,8 +582,11 @@ def _backward(
                 if d_inputs_flat.size > 0:
                     _multiply_rows(d_projected, d_width, n_rows, input_transposed, padded_inputs, d_x)
                     for row in range(n_rows):
-                        for k in range(n_inputs):
-                            d_inputs_flat[x_at + row * n_inputs + k] += d_x[row * padded_inputs + k]
+                        if direction == 0:
+                            _copy(d_inputs_flat, x_at + row * n_inputs, d_x, row * padded_inputs, n_inputs)
+                        else:
+                            for k in range(n_inputs):
+                                d_inputs_flat[x_at + row * n_inputs + k] += d_x[row * padded_inputs + k]
         for row in range(n_rows):
             for k in range(width):
                 d_bias_row[k] += d_sum[row * d_width + k]
@@ -596,7 +604,7 @@ def backward(
 ) -> None:  # fmt: skip
     """Undo ``forward`` of the whole batch: given d_out (L, B, D H), compute the gradients.
 
-    Fills those of the kernels and the bias; adds to d_inputs, unless that is empty.
+    Fills those of the kernels, of the bias and, unless d_inputs is empty, of the inputs.
     """
     environment = _flush_denormals()
     for direction in range(recurrent_kernel.shape[0]):

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+Array = np.ndarray[Any, np.dtype[np.float32]]
+
 _BLOCK = 16  # see the layout in _lstm_kernels, which is imported on first use
 _ROWS_PER_THREAD = 240  # fewer rows than this are not worth a thread
+_NOTHING: Array = np.empty((2, 1, 0, 0), np.float32)  # for kernels' arguments that are left out
 
 
 class RecurrentDecoder(nn.Module):
@@ -111,6 +114,7 @@ class _RecurrentLayer(nn.Module):
     def __init__(self, input_size: int, hidden_size: int, n_directions: int, recurrent_dropout: float) -> None:
         super().__init__()
         self.recurrent_dropout = recurrent_dropout
+        self._spare: list[_History] = []
         self.input_kernel = nn.Parameter(torch.empty(n_directions, input_size, 4 * hidden_size))
         self.recurrent_kernel = nn.Parameter(torch.empty(n_directions, hidden_size, 4 * hidden_size))
         self.bias = nn.Parameter(torch.zeros(n_directions, 4 * hidden_size))
@@ -128,13 +132,22 @@ class _RecurrentLayer(nn.Module):
             keep = functional.dropout(x.new_ones(n_directions, x.shape[-2], hidden_size), self.recurrent_dropout)
         inputs = x if x.dim() == 3 else x.unsqueeze(0)
         operands = (inputs, self.input_kernel, self.recurrent_kernel, self.bias, keep)
-        tensors = [operand for operand in operands if operand is not None]
-        if any(tensor.dtype != torch.float32 or tensor.device.type != "cpu" for tensor in tensors):
+        if not (inputs.is_cpu and self.bias.is_cpu and inputs.dtype == self.bias.dtype == torch.float32):
             return unroll(*operands, length)
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            out: Tensor = _CompiledLSTM.apply(*operands, length)  # type: ignore[no-untyped-call]  # torch's
+        if torch.is_grad_enabled():
+            out: Tensor = _CompiledLSTM.apply(*operands, length, self._spare)  # type: ignore[no-untyped-call]  # torch's
             return out
-        return _compiled_forward(*operands, length)[0]
+        return _compiled_forward(*operands, length, None)
+
+    def train(self, mode: bool = True) -> _RecurrentLayer:
+        """Set the mode; memory kept between training steps is let go at the end of training."""
+        if not mode:
+            self._spare.clear()
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave that memory out of copies and pickles."""
+        return {**self.__dict__, "_spare": []}
 
 
 def unroll(
@@ -172,12 +185,36 @@ def unroll(
     return torch.cat(directions, dim=2)
 
 
-def _array(tensor: Tensor | None, *empty: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Look at the tensor's memory as a C-contiguous array; for None make an array of the shape ``empty``."""
-    if tensor is None:
-        return np.empty(empty, np.float32)
-    array: np.ndarray[Any, np.dtype[np.float32]] = tensor.detach().contiguous().numpy()
-    return array
+def _array(tensor: Tensor) -> Array:
+    """Look at the tensor's memory as a C-contiguous array."""
+    return np.ascontiguousarray(tensor.numpy(force=True))
+
+
+class _History:
+    """The gates and cells of all steps, in the layout of the kernels, kept for the backward pass.
+
+    This is most of what a training step allocates, and fetching fresh pages from the operating system in every step
+    can take as long as the products. So after the backward pass it goes back to the layer, for the next step.
+    """
+
+    def __init__(self, shape: tuple[int, int, int, int], memory: Tensor) -> None:
+        n_directions, length, batch, padded = self.shape = shape
+        n_gates, n_cells = n_directions * length * batch * 4 * padded, n_directions * (length + 1) * batch * padded
+        self.memory = memory if memory.numel() >= n_gates + n_cells else memory.new_empty(n_gates + n_cells)
+        numbers = self.memory.numpy()
+        self.gates: Array = numbers[:n_gates].reshape(n_directions, length, batch, 4 * padded)
+        self.cells: Array = numbers[n_gates : n_gates + n_cells].reshape(n_directions, length + 1, batch, padded)
+
+    @classmethod
+    def take(cls, recurrent_kernel: Tensor, batch: int, length: int, spare: list[_History]) -> _History:
+        """Take the spare history, or at least its memory, or make a new one."""
+        n_directions, hidden_size, _ = recurrent_kernel.shape
+        shape = (n_directions, length, batch, _BLOCK * (-(-hidden_size // _BLOCK)))
+        try:
+            old = spare.pop()
+        except IndexError:
+            return cls(shape, recurrent_kernel.new_empty(0))
+        return old if old.shape == shape else cls(shape, old.memory)
 
 
 def _compiled_forward(
@@ -187,28 +224,22 @@ def _compiled_forward(
     bias: Tensor,
     keep: Tensor | None,
     length: int,
-    *,
-    keep_history: bool = False,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Compute what ``unroll`` does, and on demand keep the gates and cells that the backward pass needs."""
+    history: _History | None,
+) -> Tensor:
+    """Compute what ``unroll`` does, and fill the history, if there is one."""
     from dcsurv.networks import _lstm_kernels as kernels
 
     n_directions, hidden_size, _ = recurrent_kernel.shape
     batch = inputs.shape[1]
-    padded = _BLOCK * (-(-hidden_size // _BLOCK))
     out = inputs.new_empty(length, batch, n_directions * hidden_size)
-    gates = cell = None
-    if keep_history:
-        gates = inputs.new_empty(n_directions, length, batch, 4 * padded)
-        cell = inputs.new_empty(n_directions, length + 1, batch, padded)
     arrays = (
         _array(inputs),
         _array(input_kernel),
         _array(recurrent_kernel),
         _array(bias),
-        _array(keep, n_directions, 0, 0),
-        _array(gates, n_directions, 0, 0, 0),
-        _array(cell, n_directions, 0, 0, 0),
+        _NOTHING[:n_directions, 0] if keep is None else _array(keep),
+        _NOTHING[:n_directions] if history is None else history.gates,
+        _NOTHING[:n_directions] if history is None else history.cells,
         out.numpy(),
     )
     # Rows do not depend on each other, and the kernel releases the interpreter lock.
@@ -220,7 +251,7 @@ def _compiled_forward(
         with ThreadPoolExecutor(n_threads) as pool:
             for finished in [pool.submit(kernels.forward, *arrays, *rows) for rows in itertools.pairwise(bounds)]:
                 finished.result()
-    return out, gates, cell
+    return out
 
 
 class _CompiledLSTM(torch.autograd.Function):
@@ -235,11 +266,12 @@ class _CompiledLSTM(torch.autograd.Function):
         bias: Tensor,
         keep: Tensor | None,
         length: int,
+        spare: list[_History],
     ) -> Tensor:
-        out, gates, cell = _compiled_forward(
-            inputs, input_kernel, recurrent_kernel, bias, keep, length, keep_history=True
-        )
-        ctx.save_for_backward(inputs, input_kernel, recurrent_kernel, bias, keep, gates, cell, out)
+        history = _History.take(recurrent_kernel, inputs.shape[1], length, spare)
+        out = _compiled_forward(inputs, input_kernel, recurrent_kernel, bias, keep, length, history)
+        ctx.save_for_backward(inputs, input_kernel, recurrent_kernel, bias, keep, out)
+        ctx.history, ctx.spare = history, spare
         return out
 
     @staticmethod
@@ -251,8 +283,12 @@ class _CompiledLSTM(torch.autograd.Function):
             )
         from dcsurv.networks import _lstm_kernels as kernels
 
-        inputs, input_kernel, recurrent_kernel, bias, keep, gates, cell, out = ctx.saved_tensors
-        d_inputs = out.new_zeros(inputs.shape) if ctx.needs_input_grad[0] else None
+        inputs, input_kernel, recurrent_kernel, bias, keep, out = ctx.saved_tensors
+        history, ctx.history = ctx.history, None
+        if history is None:  # a second time, after retain_graph=True: the memory has been given back
+            history = _History.take(recurrent_kernel, out.shape[1], out.shape[0], ctx.spare)
+            _compiled_forward(inputs, input_kernel, recurrent_kernel, bias, keep, out.shape[0], history)
+        d_inputs = out.new_empty(inputs.shape) if ctx.needs_input_grad[0] else None
         d_input_kernel, d_recurrent_kernel, d_bias = (
             out.new_empty(parameter.shape) for parameter in (input_kernel, recurrent_kernel, bias)
         )
@@ -261,13 +297,14 @@ class _CompiledLSTM(torch.autograd.Function):
             _array(inputs),
             _array(input_kernel),
             _array(recurrent_kernel),
-            _array(keep, recurrent_kernel.shape[0], 0, 0),
-            _array(gates),
-            _array(cell),
+            _NOTHING[: recurrent_kernel.shape[0], 0] if keep is None else _array(keep),
+            history.gates,
+            history.cells,
             _array(out),
-            _array(d_inputs, 0, 0, 0),
+            _NOTHING[0] if d_inputs is None else d_inputs.numpy(),
             d_input_kernel.numpy(),
             d_recurrent_kernel.numpy(),
             d_bias.numpy(),
         )
-        return d_inputs, d_input_kernel, d_recurrent_kernel, d_bias, None, None
+        ctx.spare[:] = [history]
+        return d_inputs, d_input_kernel, d_recurrent_kernel, d_bias, None, None, None

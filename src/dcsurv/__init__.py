@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dcsurv import datasets, experiments, metrics, models
+    from dcsurv import calibration, datasets, experiments, metrics, models
+    from dcsurv.calibration import CalibratedEnsemble, recalibrate
     from dcsurv.curves import SurvivalCurves
     from dcsurv.grid import TimeGrid
     from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DCS",
     "DRSA",
+    "CalibratedEnsemble",
     "CoxPH",
     "CoxTime",
     "DeepSurv",
@@ -26,6 +28,7 @@ __all__ = [
     "SurvivalCurves",
     "TimeGrid",
     "__version__",
+    "calibration",
     "check_outcome",
     "datasets",
     "experiments",
@@ -35,10 +38,12 @@ __all__ = [
     "metrics",
     "models",
     "paper_settings",
+    "recalibrate",
     "train_test_indices",
 ]
 
 _ROOM_OF = {
+    **dict.fromkeys(("CalibratedEnsemble", "recalibrate"), "calibration"),
     **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     "SurvivalCurves": "curves",

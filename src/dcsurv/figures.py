@@ -383,8 +383,6 @@ def save(figure: Figure, path_without_suffix: str | os.PathLike[str]) -> list[Pa
     The two paths.
     """
     target = Path(path_without_suffix)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist. Create it first.")
     out = []
     # A date or a version would change the bytes of an unchanged figure.
     for suffix, metadata in ((".svg", {"Date": None, "Creator": None}), (".png", {"Software": None})):

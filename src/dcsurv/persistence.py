@@ -27,7 +27,7 @@ Header: TypeAlias = dict[str, Any]
 # is random, and the same model should give the same bytes.
 _ENTRY = "dcsurv"
 # The rooms whose classes can be saved. They are below this one and are therefore named, not imported.
-_ROOMS = ("dcsurv.models",)
+_ROOMS = ("dcsurv.models", "dcsurv.calibration")
 
 
 class ModelFileError(ValueError):
@@ -81,6 +81,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     It is written beside its place, as ``.NAME.*.part``, and then moved there, so that no reader ever meets half of it.
     """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:

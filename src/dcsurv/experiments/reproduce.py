@@ -19,7 +19,16 @@ from dcsurv.experiments import paper_data
 from dcsurv.experiments.peers import PEERS
 from dcsurv.experiments.plan import ABLATIONS, PAPER_MODELS, Plan, PlanError
 from dcsurv.experiments.runner import Results, run
-from dcsurv.experiments.tables import METRICS, PRINTED, Table, differences, printed_table, summary, wide_cells
+from dcsurv.experiments.tables import (
+    METRICS,
+    PRINTED,
+    Table,
+    differences,
+    notebook_table,
+    printed_table,
+    summary,
+    wide_cells,
+)
 from dcsurv.models import paper_settings
 from dcsurv.persistence import write_atomically
 from dcsurv.target import train_test_indices
@@ -146,6 +155,7 @@ def _paper_tables(out: Reproduction, results: Results, datasets: Sequence[str]) 
     if far:
         _far_table(out, pd.concat(far, ignore_index=True))
     _point_table(out, rows)
+    _notebook_table(out, rows)
     _ablation_tables(out, rows)
     _settings_table(out, datasets, list(dict.fromkeys(rows["model"])))
 
@@ -172,6 +182,23 @@ def _point_table(out: Reproduction, rows: pd.DataFrame) -> None:
     )
     caption = "Values on the whole test set, before resampling: C-td / CDAUC / DDC in the paper's conventions."
     out.add(Table("point-values", caption, numbers, cells))
+
+
+def _notebook_table(out: Reproduction, rows: pd.DataFrame) -> None:
+    numbers = notebook_table(rows)
+    if len(numbers) == 0:
+        return
+    wide = numbers.pivot(index="model", columns="metric")
+    cells = pd.DataFrame({"model": list(dict.fromkeys(numbers["model"]))})
+    for source, title in (("printed", "printed"), ("notebook", "authors' notebook"), ("value", "ours")):
+        cells[title] = [
+            " / ".join(f"{wide.loc[model, (source, metric)]:.3f}" for metric in PRINTED) for model in cells["model"]
+        ]
+    caption = (
+        "METABRIC: the printed means, what the authors' published notebook shows for the same split, and ours on the "
+        "whole test set. C-td / CDAUC / DDC."
+    )
+    out.add(Table("authors-notebook", caption, numbers, cells))
 
 
 def _ablation_tables(out: Reproduction, rows: pd.DataFrame) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -92,6 +92,33 @@ def _corrected_interval(gap: np.ndarray, confidence: float) -> tuple[float, floa
     return float(gap.mean() - width), float(gap.mean() + width)
 
 
+def published() -> dict[str, Any]:
+    """Return the figures that the authors published: Tables III to V, and their notebook's values on METABRIC."""
+    text = resources.files("dcsurv.experiments").joinpath("printed.json").read_text(encoding="utf-8")
+    out: dict[str, Any] = json.loads(text)
+    return out
+
+
+def notebook_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return ours beside the authors' own notebook, for the split that both ran (METABRIC, seed 40).
+
+    Returns
+    -------
+    One row per model and metric: ``printed`` in the paper, ``notebook``, and our ``value`` on the test set.
+    """
+    figures = published()
+    notebook = figures["notebook"]["metabric"]
+    part = rows[rows["dataset"].eq("metabric") & rows["split"].eq(40)].set_index("model")
+    out = []
+    for model in notebook:
+        if model in part.index:
+            for metric, theirs in zip(PRINTED, notebook[model], strict=True):
+                printed = figures[PRINTED[metric][0]][model]["metabric"]["mean"]
+                value = float(part.loc[model, f"paper {metric}"])
+                out.append({"model": model, "metric": metric, "printed": printed, "notebook": theirs, "value": value})
+    return pd.DataFrame(out)
+
+
 def printed_table(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return ours beside the printed figures of Table III (C-td), IV (CDAUC) or V (DDC).
 
@@ -100,8 +127,7 @@ def printed_table(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     One row per dataset and model: ``value`` on the test set, ``mean`` and ``sd`` over ten resamples of it,
     ``printed`` and ``printed_sd``, ``difference`` of the means, and that in units of the printed sd.
     """
-    text = resources.files("dcsurv.experiments").joinpath("printed.json").read_text(encoding="utf-8")
-    printed = json.loads(text)[PRINTED[metric][0]]
+    printed = published()[PRINTED[metric][0]]
     out = []
     for (dataset, model), part in rows.groupby(["dataset", "model"], sort=False):
         if model not in printed:
@@ -142,8 +168,9 @@ class Table:
         write_atomically(folder / f"{self.name}.tex", self.latex().encode())
 
     def markdown(self) -> str:
-        lines = [list(map(str, self.cells.columns)), ["---"] * self.cells.shape[1]]
-        lines += [[str(cell).replace("|", "\\|") for cell in row] for row in self.cells.itertuples(index=False)]
+        rows: list[Any] = [self.cells.columns, *self.cells.itertuples(index=False)]
+        lines = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+        lines.insert(1, ["---"] * self.cells.shape[1])
         return f"{self.caption}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
     def latex(self) -> str:

@@ -16,7 +16,7 @@ from dcsurv.target import FloatArray, IntArray
 Ties: TypeAlias = Literal["adjusted", "antolini"]
 
 # Survival values of a block of events stay in the processor's cache: about this many numbers at a time.
-_BLOCK = 1 << 18
+_BLOCK = 1 << 17
 
 
 class ConcordanceTd:

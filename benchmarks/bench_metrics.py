@@ -14,7 +14,7 @@ from dcsurv.metrics import auc as our_auc
 from dcsurv.metrics import brier as our_brier
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc, evaluate
 from dcsurv.metrics._cohort import Cohort
-from timing import peak_memory_gb, seconds, speedup
+from timing import best_seconds, named, peak_memory_gb, seconds
 
 
 def cohort(n: int, n_nodes: int, events: float = 0.6, seed: int = 0):
@@ -26,7 +26,7 @@ def cohort(n: int, n_nodes: int, events: float = 0.6, seed: int = 0):
     return y, SurvivalCurves(np.linspace(0, time.max(), n_nodes + 1)[1:], np.exp(-np.cumsum(hazard, axis=1)))
 
 
-def ctd_vs_pycox(n: int = 20_000, n_nodes: int = 200) -> dict[str, float]:
+def ctd_vs_pycox(n: int = 20_000, n_nodes: int = 200) -> dict[str, object]:
     from pycox.evaluation.concordance import concordance_td
 
     y, curves = cohort(n, n_nodes)
@@ -36,10 +36,10 @@ def ctd_vs_pycox(n: int = 20_000, n_nodes: int = 200) -> dict[str, float]:
     def peer() -> float:
         return concordance_td(y["time"], y["event"], table, index, "adj_antolini")
 
-    return speedup(lambda: concordance_index_td(y, curves), peer, turns=3)
+    return named("ctd_vs_pycox", *best_seconds(lambda: concordance_index_td(y, curves), peer, turns=3))
 
 
-def cdauc_vs_sksurv(n: int = 20_000, n_times: int = 50) -> dict[str, float]:
+def cdauc_vs_sksurv(n: int = 20_000, n_times: int = 50) -> dict[str, object]:
     from sksurv.metrics import cumulative_dynamic_auc as peer
     from sksurv.util import Surv
 
@@ -49,13 +49,14 @@ def cdauc_vs_sksurv(n: int = 20_000, n_times: int = 50) -> dict[str, float]:
     risk = 1 - curves.evaluate(times)
     ours = cumulative_dynamic_auc(y, curves, times=times, censoring_weights="at").mean
     assert abs(ours - peer(surv, surv, risk, times)[1]) < 1e-9, "both sides must compute the same number"
-    return speedup(
+    timed = best_seconds(
         lambda: cumulative_dynamic_auc(y, curves, times=times, censoring_weights="at"),
         lambda: peer(surv, surv, risk, times),
     )
+    return named("cdauc_vs_sksurv", *timed)
 
 
-def bootstrap_vs_loop(n: int = 1775, n_bootstrap: int = 1000, loops: int = 20) -> dict[str, float]:
+def bootstrap_vs_loop(n: int = 1775, n_bootstrap: int = 1000, loops: int = 20) -> dict[str, object]:
     """C-td, CDAUC, DDC and integrated Brier score of resampled cohorts; the loop is timed on some and scaled up."""
     from pycox.evaluation.concordance import concordance_td
     from sksurv.metrics import cumulative_dynamic_auc as peer_auc
@@ -86,13 +87,8 @@ def bootstrap_vs_loop(n: int = 1775, n_bootstrap: int = 1000, loops: int = 20) -
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = speedup(ours, loop, turns=3)
-    scale = n_bootstrap / loops
-    return {
-        "ratio": result["ratio"] * scale,
-        "ours_seconds": result["ours_seconds"],
-        "peer_seconds": result["peer_seconds"] * scale,
-    }
+        mine, some = best_seconds(ours, loop, turns=3)
+    return named("bootstrap_vs_loop", mine, some * n_bootstrap / loops)
 
 
 def large_cohort(n: int = 100_000, n_nodes: int = 50) -> dict[str, float]:
@@ -106,12 +102,7 @@ def large_cohort(n: int = 100_000, n_nodes: int = 50) -> dict[str, float]:
 
 
 def run() -> dict[str, object]:
-    return {
-        "ctd_vs_pycox": ctd_vs_pycox(),
-        "cdauc_vs_sksurv": cdauc_vs_sksurv(),
-        "bootstrap_vs_loop": bootstrap_vs_loop(),
-        "metrics_at_100000": large_cohort(),
-    }
+    return {**ctd_vs_pycox(), **cdauc_vs_sksurv(), **bootstrap_vs_loop(), "metrics_at_100000": large_cohort()}
 
 
 if __name__ == "__main__":

@@ -13,11 +13,16 @@ def seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def speedup(ours: Callable[[], object], peer: Callable[[], object], turns: int = 5) -> dict[str, float]:
-    """Return how many times faster ours is, and the best seconds of both; the first turn warms up."""
+def best_seconds(ours: Callable[[], object], peer: Callable[[], object], turns: int = 5) -> tuple[float, float]:
+    """Return the best seconds of both; the first turn warms up."""
     pairs = [(seconds(ours), seconds(peer)) for _ in range(turns + 1)][1:]
     mine, theirs = (min(side) for side in zip(*pairs, strict=True))
-    return {"ratio": theirs / mine, "ours_seconds": mine, "peer_seconds": theirs}
+    return mine, theirs
+
+
+def named(name: str, ours: float, peer: float) -> dict[str, object]:
+    """Return how many times faster ours is under its name, and the seconds beside it."""
+    return {name: peer / ours, f"{name}_seconds": {"ours": ours, "peer": peer}}
 
 
 def peak_memory_gb() -> float:

@@ -269,6 +269,39 @@ def test_rising_curves_are_refused_by_every_metric(name):
         METRICS[name](([1.0, 2.0], [1, 1]), ([[0.5, 0.9], [0.5, 0.9]], [1.0, 2.0]))
 
 
+CORRUPTIONS = {
+    "negative time": lambda t, e, s, i: t.__setitem__(i, -1.0),
+    "NaN time": lambda t, e, s, i: t.__setitem__(i, np.nan),
+    "infinite time": lambda t, e, s, i: t.__setitem__(i, np.inf),
+    "other event code": lambda t, e, s, i: e.__setitem__(i, 2.0),
+    "missing event": lambda t, e, s, i: e.__setitem__(i, np.nan),
+    "no events": lambda t, e, s, i: e.fill(0.0),
+    "rising curve": lambda t, e, s, i: s.__setitem__(i, s[i][::-1] - [0.5, 0.1, 0.0]),
+    "NaN in a curve": lambda t, e, s, i: s.__setitem__((i, 1), np.nan),
+    "survival above 1": lambda t, e, s, i: s.__setitem__((i, 0), 1.5),
+    "negative survival": lambda t, e, s, i: s.__setitem__((i, 2), -0.2),
+}
+
+
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(2, 30),
+    name=st.sampled_from(sorted(METRICS)),
+    what=st.sampled_from(sorted(CORRUPTIONS)),
+    where=st.integers(0, 29),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_corruption_is_refused_with_a_sentence(seed, n, name, what, where):
+    rng = np.random.default_rng(seed)
+    time, event = rng.uniform(0.5, 3.0, n), np.ones(n)
+    survival = np.sort(rng.uniform(0.05, 0.95, (n, 3)), axis=1)[:, ::-1].copy()
+    CORRUPTIONS[what](time, event, survival, where % n)
+    if what == "no events" and name in ("d_calibration", "ddc"):
+        return  # these need none
+    with pytest.raises(ValueError, match=r"[a-z].{20,}"):
+        METRICS[name]((time, event), (survival, [1.0, 2.0, 3.0]))
+
+
 def test_one_patient_cannot_be_ranked():
     one = make_outcome([1.0], [1])
     with pytest.raises(ValueError, match="no two patients can be compared"):

@@ -17,13 +17,14 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from dcsurv import CoxPH, train_test_indices
+from dcsurv import CalibratedEnsemble, CoxPH, DeepSurv, SurvivalCurves, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differences, printed_table, run, summary
 from dcsurv.experiments.runner import execute
-from dcsurv.experiments.store import ResultStore
+from dcsurv.experiments.store import ResultStore, compact
 from dcsurv.metrics import evaluate
 from dcsurv.persistence import write_atomically
+from dcsurv.preprocessing import Preprocessor
 
 SMALL = {"datasets": ["metabric"], "n_bootstrap": 5}
 
@@ -38,7 +39,19 @@ class Breaks(BaseEstimator):
     def fit(self, X, y):
         if self.how == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        raise FloatingPointError("the loss is not a number")
+        raise FloatingPointError("the loss is not a number [/here]")
+
+    def predict_survival_function(self, X):
+        raise AssertionError("never fitted")
+
+
+class Interrupted(CoxPH):
+    """A model whose training was stopped with Ctrl-C, as the networks report it."""
+
+    def fit(self, X, y, sample_weight=None):
+        super().fit(X, y)
+        self.training_summary_ = {"stopped_by": "interrupt"}
+        return self
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +71,20 @@ def test_a_plan_is_the_product_of_its_parts_with_one_identity_each():
     assert not {task.key for task in networks} & {task.key for task in changed}, "settings are part of the identity"
 
 
+def test_identities_tell_apart_what_a_repr_abbreviates():
+    names = [f"column number {i}" for i in range(60)]
+    plans = [Plan(models={"m": CoxPH(preprocess=Preprocessor(ordinal=[*names, last]))}) for last in ("a", "b")]
+    assert plans[0].tasks()[0].key != plans[1].tasks()[0].key
+
+
+def test_seeds_and_changes_reach_nested_estimators():
+    ensemble = CalibratedEnsemble(estimator=DeepSurv())
+    tasks = Plan(models={"e": ensemble}, seeds=(3, 4), changes={"max_epochs": 2}, **SMALL).tasks()
+    assert [task.estimator.random_state for task in tasks] == [3, 4]
+    assert [task.estimator.estimator.random_state for task in tasks] == [3, 4]
+    assert [task.estimator.estimator.max_epochs for task in tasks] == [2, 2]
+
+
 def test_ablations_differ_from_dcs_quant_in_one_setting():
     for name, change in ABLATIONS.items():
         base, other = (Plan(models=[model], datasets=["support"]).tasks()[0] for model in ("DCS-quant", name))
@@ -75,6 +102,10 @@ def test_ablations_differ_from_dcs_quant_in_one_setting():
         (Plan(splits=[0, 0]), "some splits twice"),
         (Plan(splits=[-1]), "splits holds -1"),
         (Plan(n_bootstrap=1), "at least 2 resamples"),
+        (Plan(changes={"max_epoch": 2}), r"changes names \['max_epoch'\]"),
+        (Plan(models={"a": CoxPH}), "an estimator object with fit"),
+        (Plan(models={1: CoxPH()}), "a model goes by a name"),
+        (Plan(models={"a": CoxPH(preprocess=object())}), "cannot be identified"),
     ],
 )
 def test_a_wrong_plan_is_refused_before_anything_is_written(plan, words, tmp_path):
@@ -189,8 +220,14 @@ def test_a_failing_task_is_reported_and_the_others_go_on(workers, tmp_path):
     plan = Plan(models={"good": CoxPH(), "broken": Breaks()}, splits=[0, 1], **SMALL)
     found = run(plan, tmp_path, workers=workers)
     assert found.rows["model"].tolist() == ["good", "good"]
-    assert found.failures["cause"].tolist() == ["FloatingPointError: the loss is not a number"] * 2
+    assert found.failures["cause"].tolist() == ["FloatingPointError: the loss is not a number [/here]"] * 2
     assert "the loss is not a number" in found.failures["traceback"].iloc[0]
+
+
+def test_a_training_that_was_interrupted_is_no_result(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(Plan(models={"good": CoxPH(), "cut short": Interrupted()}, splits=[0], **SMALL), tmp_path)
+    assert [path.name.split("_")[1] for path in tmp_path.glob("rows/*.json")] == ["good"]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -353,6 +390,31 @@ def test_a_dask_cluster_survives_the_death_of_a_worker(tmp_path):
         for process in processes:
             process.kill()
             process.wait()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_task_that_kills_its_cluster_worker_is_a_failure_and_not_the_end(tmp_path):
+    import dask
+    from distributed import Client, LocalCluster
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        plan = Plan(models={"deadly": Breaks("die"), "good": CoxPH()}, splits=[0], **SMALL)
+        found = run(plan, tmp_path, cluster=cluster.scheduler_address)
+    assert found.rows["model"].tolist() == ["good"]
+    assert found.failures["cause"].str.contains("its worker died").all()
+
+
+def test_a_map_is_worked_into_the_stored_curves():
+    _, y = load("metabric")
+    values = np.sort(np.random.default_rng(0).random((len(y), 5)), axis=1)[:, ::-1]
+    curves = SurvivalCurves(np.linspace(2000, 10600, 5), values, transform=lambda s, t: s**3)
+    kept = compact(curves)
+    at = np.linspace(0, 10600, 500)
+    np.testing.assert_allclose(kept.evaluate(at), curves.evaluate(at), atol=1e-3)
 
 
 def _wait_for(condition, seconds=90):

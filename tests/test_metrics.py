@@ -180,6 +180,45 @@ def test_times_without_weights_are_left_out_and_named():
         calibration_at_horizon(y, curves, 1e9)
 
 
+def test_a_weight_of_zero_is_as_if_the_patient_were_not_there():
+    y, curves = random_cohort(4, n=60)
+    weight = np.where(y["time"] > np.quantile(y["time"], 0.6), 0.0, 1.0)
+    keep = weight > 0
+    for metric in (concordance_index_td, integrated_brier_score, ddc):
+        assert metric(y, curves, sample_weight=weight) == metric(y[keep], curves[keep])
+    ours = cumulative_dynamic_auc(y, curves, sample_weight=weight)
+    assert ours.mean == cumulative_dynamic_auc(y[keep], curves[keep]).mean
+    assert np.isfinite(ours.auc).all()
+    tables = evaluate(y, curves, sample_weight=weight), evaluate(y[keep], curves[keep])
+    np.testing.assert_array_equal(tables[0]["value"], tables[1]["value"])
+    with pytest.raises(ValueError, match="0 observed events"):
+        cumulative_dynamic_auc(y, curves, sample_weight=~y["event"])
+
+
+def test_weights_do_not_make_pairs_out_of_rounding():
+    y, curves = make_outcome([1, 2, 3], [0, 0, 1]), SurvivalCurves([1.0, 10.0], np.tile([0.9, 0.1], (3, 1)))
+    for ties in ("adjusted", "antolini"):
+        with pytest.raises(ValueError, match="no two patients"):
+            concordance_index_td(y, curves, ties=ties, sample_weight=[0.1, 0.2, 0.3])
+
+
+def test_follow_up_of_the_training_part_limits_the_times():
+    """Also where its last patient had the event, so that the censoring curve never reaches 0."""
+    y, curves = random_cohort(0, n=100)
+    short = make_outcome([1.0, 2.0, 3.0, 4.0], [1, 0, 1, 1])
+    with pytest.warns(UserWarning, match="last time used is 4"):
+        assert brier_score(y, curves, [2.0, 4.0, 9.0], y_train=short)[0].tolist() == [2.0, 4.0]
+
+
+def test_a_model_without_risk_loses_only_what_is_undefined():
+    y, _ = random_cohort(0, n=50)
+    certain = SurvivalCurves([1.0, 100.0], np.ones((50, 2)))
+    with pytest.warns(UserWarning, match="O/E at .* is left out: every predicted risk there is 0"):
+        table = evaluate(y, certain, n_bootstrap=5)
+    assert "O/E" not in set(table["metric"])
+    assert np.isfinite(table["value"]).all()
+
+
 def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():
     y, curves = random_cohort(1, n=400)
     table = evaluate(y, curves, n_bootstrap=200)
@@ -326,6 +365,13 @@ def test_one_patient_cannot_be_ranked():
         (lambda y, c: evaluate(y, c, metrics=["accuracy"]), r"metrics holds \['accuracy'\]"),
         (lambda y, c: evaluate(y, c, n_bootstrap=5, sample_weight=np.ones(len(y))), "cannot be combined"),
         (lambda y, c: evaluate(y, c, n_bootstrap=5, confidence=95), "confidence is 95"),
+        (lambda y, c: evaluate(y, c, n_bootstrap=-1), "n_bootstrap is -1"),
+        (lambda y, c: evaluate(y, c, n_bootstrap=2.5), "n_bootstrap is 2.5"),
+        (lambda y, c: evaluate(y, c, metrics="DDC"), "pass a list"),
+        (lambda y, c: evaluate(y, c, metrics=[]), "metrics is empty"),
+        (lambda y, c: ddc_floor(y, c, n_simulations=0), "n_simulations is 0"),
+        (lambda y, c: concordance_index_harrell(y, -c.rmst(), tied_tol=np.nan), "tied_tol is nan"),
+        (lambda y, c: cumulative_dynamic_auc(y, c, tied_tol=-1.0), "tied_tol is -1"),
         (lambda y, c: compare(y, {"one": c}), "at least two models"),
         (lambda y, c: compare(y, {"a": c, "b": c}, reference="z"), "reference is 'z'"),
         (lambda y, c: concordance_index_td(y, c, sample_weight=[1.0]), "sample_weight has shape"),

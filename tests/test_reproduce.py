@@ -42,8 +42,9 @@ def test_quick_makes_tables_and_figures_and_says_what_it_left_out(quick):
 
 def test_every_number_leads_back_to_a_row(quick):
     folder, _ = quick
-    table = pd.read_csv(folder / "tables" / "point-values.csv")
-    for key in table["key"]:
+    keys = {key for path in (folder / "tables").glob("*[Vse].csv") for key in pd.read_csv(path).get("key", [])}
+    assert len(keys) == 4
+    for key in keys:
         assert (folder / "rows" / f"{key}.json").exists()
         assert (folder / "curves" / f"{key}.npz").exists()
 
@@ -61,8 +62,8 @@ def test_running_it_again_trains_nothing_and_prints_the_same(quick):
     assert {path: path.read_bytes() for path in (folder / "figures").iterdir()} == pictures
 
 
-def test_the_repeated_protocol_gives_paired_differences(quick):
-    folder, _ = quick
+def test_the_repeated_protocol_gives_paired_differences(tmp_path):
+    folder = tmp_path
     done = dcsurv(
         "reproduce", "--protocol", "repeated", "--splits", 2, "--dataset", "metabric",
         "--model", "CoxPH", "--model", "gradient boosting", "-o", folder,
@@ -72,6 +73,16 @@ def test_the_repeated_protocol_gives_paired_differences(quick):
     assert table["model"].tolist() == ["gradient boosting"]
     assert table["splits"].tolist() == [2]
     assert (table["lower"] < table["difference"]).all()
+    for key in table["keys"].iloc[0].split(";"):
+        assert (folder / "rows" / f"{key}.json").exists()
+    command = (
+        "dcsurv reproduce --protocol repeated --dataset metabric --model CoxPH --model 'gradient boosting' --splits 2"
+    )
+    assert command in (folder / "README.md").read_text()
+    again = dcsurv("reproduce", "--protocol", "repeated", "--splits", 1, "--model", "CoxPH", "--dataset", "metabric",
+                   "-o", folder)  # fmt: skip
+    assert again.returncode == 0
+    assert not (folder / "tables" / "difference-C-td.csv").exists(), "tables are those of the last call"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +92,9 @@ def test_the_repeated_protocol_gives_paired_differences(quick):
         (["--dataset", "whas"], "unknown datasets"),
         (["--protocol", "best"], "protocol is 'best'"),
         (["--quick", "--model", "CoxPH"], "leave out either"),
+        (["--quick", "--dataset", "support"], "leave out either"),
+        (["--splits", "3"], "the paper's protocol has one split"),
+        (["--model", "[/x]"], "unknown model '[/x]'"),
         (["--splits", "0", "--protocol", "repeated"], "splits is 0"),
         (["--workers", "2", "--cluster", "tcp://localhost:1"], "exclude each other"),
         (["-o", "/proc/nowhere"], "cannot be written"),

@@ -120,7 +120,7 @@ def test_grouped_split_keeps_groups_whole():
     train, test = train_test_indices(y, groups=groups, random_state=3)
     assert not set(groups[train]) & set(groups[test])
     assert 0.1 < len(test) / 200 < 0.3
-    with pytest.raises(ValueError, match="too few for 5"):
+    with pytest.raises(ValueError, match="too few for 2"):
         train_test_indices(y, groups=np.zeros(200), test_size=0.2)
     with pytest.raises(ValueError, match=r"test_size is 1\.5"):
         train_test_indices(y, test_size=1.5)

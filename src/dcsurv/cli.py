@@ -24,6 +24,11 @@ _out, _err = Console(), Console(stderr=True)
 _FAILED, _WRONG_USE, _INTERRUPTED = 1, 2, 130
 
 
+def _say(what: str, text: str) -> None:
+    """Print an error as it is: brackets in it are no markup."""
+    _err.print(f"{what}: {text}", style="red", markup=False, highlight=False)
+
+
 def _version(asked: bool) -> None:
     if asked:
         _out.print(f"dcsurv {__version__}", highlight=False)
@@ -47,7 +52,7 @@ def reproduce(
     protocol: Annotated[
         str, typer.Option(help="'paper': the published protocol; 'repeated': fair comparison over splits.")
     ] = "paper",
-    splits: Annotated[int, typer.Option(help="Number of splits in the repeated protocol.")] = 20,
+    splits: Annotated[int | None, typer.Option(help="Number of splits in the repeated protocol; default 20.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Only this cohort; may be repeated.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes on this machine; default: one per core.")] = None,
@@ -62,7 +67,6 @@ def reproduce(
     """
     import os
 
-    from dcsurv.datasets import NAMES
     from dcsurv.experiments.plan import PlanError
     from dcsurv.experiments.reproduce import reproduce as make
 
@@ -74,8 +78,8 @@ def reproduce(
         made = make(
             output,
             protocol=protocol,  # type: ignore[arg-type]
-            datasets=dataset or NAMES,
-            models=model,
+            datasets=dataset or None,
+            models=model or None,
             splits=splits,
             workers=workers,
             cluster=cluster,
@@ -83,16 +87,13 @@ def reproduce(
             progress=True,
         )
     except PlanError as error:
-        _err.print(f"[red]Nothing was run:[/red] {error}", highlight=False)
+        _say("Nothing was run", str(error))
         raise typer.Exit(_WRONG_USE) from None
     except OSError as error:
-        _err.print(
-            f"[red]Stopped:[/red] {error}. Finished tasks are kept; the same command goes on from there.",
-            highlight=False,
-        )
+        _say("Stopped", f"{error}. Finished tasks are kept; the same command goes on from there.")
         raise typer.Exit(_FAILED) from None
     except KeyboardInterrupt:
-        _err.print(f"Stopped. Finished tasks are kept in {output}; the same command goes on from there.")
+        _say("Stopped", f"Finished tasks are kept in {output}; the same command goes on from there.")
         raise typer.Exit(_INTERRUPTED) from None
     from rich.markdown import Markdown
 
@@ -100,15 +101,12 @@ def reproduce(
         _out.print(Markdown(table.markdown()))
         _out.print()
     if made.left_out:
-        _out.print(made.left_out, style="yellow")
-    _out.print(f"Written to {output}: README.md, tables/, figures/, rows/, curves/.", highlight=False)
+        _out.print(made.left_out, style="yellow", markup=False)
+    _out.print(f"Written to {output}: README.md, tables/, figures/, rows/, curves/.", markup=False, highlight=False)
     if len(made.failures):
         for _, failure in made.failures.iterrows():
-            _err.print(
-                f"[red]failed[/red] {failure['model']} on {failure['dataset']}, split {failure['split']}: "
-                f"{failure['cause']}",
-                highlight=False,
-            )
+            where = f"{failure['model']} on {failure['dataset']}, split {failure['split']}"
+            _say("Failed", f"{where}: {failure['cause']}")
         raise typer.Exit(_FAILED)
 
 

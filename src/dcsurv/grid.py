@@ -81,6 +81,11 @@ class TimeGrid:
         last = float(time.max())
         if last <= 0:
             raise ValueError("every time is 0, so no grid can be laid over them. Check the time column.")
+        if convention == "paper" and last < 2 * _PAPER_LOG_START_DAYS:
+            raise ValueError(
+                f"the paper's grids are in whole days, but the last time is {last:g}. Pass times in days, or use "
+                "convention='default'."
+            )
         if convention == "paper":
             return cls(np.rint(_paper_nodes(time, spacing, n_nodes)), spacing)
         if spacing == "linear":

@@ -121,7 +121,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ModelFileError(f"{path} holds a model of the unknown kind {kind!r}; known are {sorted(_KINDS)}.")
     try:
         return _KINDS[kind].from_saved(header, arrays)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise ModelFileError(f"{path} does not describe a complete {kind} model: {error}") from error
 
 
@@ -146,8 +146,9 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, Arrays]:
         text, digest = entry["header"], entry["sha256"]
         header = json.loads(text)
         version = header["format"]
-        header["kind"]
-    except (ValueError, KeyError, TypeError):
+        if not isinstance(header["kind"], str):
+            raise TypeError("the kind of a model is a name")
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ModelFileError(f"{path} has a header that cannot be read. Save the model again.") from None
     if not isinstance(version, int) or version > FORMAT:
         raise ModelFileError(

@@ -17,8 +17,10 @@ from sklearn.utils.validation import check_array, check_is_fitted
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
-# More levels than this are an identifier or free text, and one column per level helps nobody.
+# More levels than this are an identifier or free text, and one column per level helps nobody. Neither does a column in
+# which most patients have a level of their own; as a name or a number of a patient it has no place in a model file.
 _MAX_LEVELS = 255
+_FEW_LEVELS, _OWN_LEVEL_SHARE = 20, 0.5
 _STATE_VERSION = 1
 
 
@@ -333,10 +335,11 @@ def _fit_category(name: str, column: pd.Series, *, ordinal: bool) -> _Rule:
     positions, _ = _positions(column, levels)
     if ordinal:
         return _fit_number(name, positions, levels)
-    if len(levels) > _MAX_LEVELS:
+    n_known = int((codes >= 0).sum())
+    if len(levels) > _MAX_LEVELS or len(levels) > max(_FEW_LEVELS, _OWN_LEVEL_SHARE * n_known):
         raise ValueError(
-            f"column {name!r} has {len(levels)} different values in {len(column)} rows, such as {levels[0]!r}; more "
-            f"than {_MAX_LEVELS} look like an identifier or free text. Drop it, group it, or make it a number."
+            f"column {name!r} has {len(levels)} different values in {n_known} rows, which looks like an identifier or "
+            "free text. Drop it, group it, or make it a number."
         )
     counts = np.bincount(positions[~np.isnan(positions)].astype(np.int64), minlength=len(levels))
     return _Category(name, levels, int(counts.argmax()))

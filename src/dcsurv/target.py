@@ -109,7 +109,7 @@ def train_test_indices(
     Parameters
     ----------
     test_size
-        Share of the patients (with ``groups``: of the folds that groups are dealt into) in the test part.
+        Share of the patients in the test part (with ``groups``: about, to the nearest tenth).
     groups
         A centre, family or patient id per row. Rows of one group stay on the same side.
 
@@ -124,8 +124,12 @@ def train_test_indices(
     if not 0 < test_size < 1:
         raise ValueError(f"test_size is {test_size}, but a share between 0 and 1 is expected, such as 0.2.")
     if groups is not None:
-        n_folds = max(2, round(1 / test_size))
-        return fold_indices(y, n_folds=n_folds, random_state=random_state, groups=groups)[0]
+        # Tenths of the groups, of which as many are put together as the share asks for.
+        n_folds = max(2, min(10, len(np.unique(np.asarray(groups)))))
+        folds = fold_indices(y, n_folds=n_folds, random_state=random_state, groups=groups)
+        n_test = min(max(1, round(test_size * n_folds)), n_folds - 1)
+        test = np.sort(np.concatenate([rows for _, rows in folds[:n_test]]))
+        return np.setdiff1d(np.arange(len(event)), test), test
     rows = np.arange(len(event))
     train, test = train_test_split(rows, test_size=test_size, random_state=random_state, stratify=_strata(event, 2))
     return train, test

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from dcsurv.calibration.maps import HorizonMap, MapSequence, RankPreservingMap, RecalibrationMap, map_from_state
 from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran
-from dcsurv.models.base import Features, Outcome, SurvivalEstimator
+from dcsurv.models.base import Features, Outcome, SurvivalEstimator, plain_random_state
 from dcsurv.models.baseline import thinned
+from dcsurv.models.network import as_random_state
 from dcsurv.persistence import Arrays, Header, ModelFileError, saveable
 from dcsurv.target import FloatArray, IntArray, fold_indices
 from dcsurv.training import one_thread
@@ -96,7 +97,7 @@ class CalibratedEnsemble(SurvivalEstimator):
                 "and every fold needs an event. Use fewer members."
             )
         template = self._template()
-        generator = check_random_state(self.random_state)
+        generator = as_random_state(self.random_state)
         fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + self.n_members))
         folds = fold_indices(y, n_folds=self.n_members, random_state=fold_seed)
         tasks = [
@@ -144,10 +145,21 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
         """Predict recalibrated survival curves, the mean of the members; see the models' method of this name."""
+        check_is_fitted(self)
         if times is not None:
             out = super().predict_survival_function(X, times)
             return SurvivalCurves(out.times, out.values, interpolation=self.interpolation_)
-        return self.map_.transform(self._on_nodes(self._in_chunks(X, self._survival)))
+        # Mapped in chunks, because a map may hold several copies; what rides along as a transform stays one.
+        first: list[SurvivalCurves] = []
+
+        def mapped(chunk: Features) -> FloatArray:
+            curves = self._curves(chunk)
+            first[:] = first or [curves[:1]]
+            return curves.with_transform(None).values
+
+        values = self._in_chunks(X, mapped)
+        times, transform = first[0].times, first[0].transform
+        return SurvivalCurves(times, values, interpolation=self.interpolation_, transform=transform)
 
     def predict_band(self, X: Any, times: npt.ArrayLike | None = None, *, level: float = 0.9) -> Band:
         r"""Predict survival with a band from the spread of the members.
@@ -215,8 +227,7 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     def _to_saved(self) -> tuple[Header, Arrays]:
         parameters = self.get_params(deep=False)
-        if not isinstance(self.random_state, int | None):
-            parameters["random_state"] = None  # a generator; the fitted model no longer needs it
+        parameters |= plain_random_state(parameters)
         if not isinstance(self.preprocess, str | None):
             parameters["preprocess"] = self.preprocess.get_params()
         members, arrays = [], {"ensemble.nodes": self.nodes_}
@@ -298,6 +309,7 @@ def with_map(model: SurvivalEstimator, extra: RecalibrationMap) -> CalibratedEns
     out.training_summary_ = model.training_summary_
     out._adopt([member])
     out.map_ = MapSequence([extra])
+    out.fitted_parameters_ = out._parameter_texts()
     return out
 
 
@@ -312,6 +324,8 @@ def _train_member(
     """Fit a member to all folds but one and predict that one."""
     with one_thread():
         member.fit(X[train], y[train], None if weight is None else weight[train])
+        if member.training_summary_.get("stopped_by") == "interrupt":
+            raise KeyboardInterrupt  # a member cut short must not pass for a trained one
         return member, member.predict_survival_function(X[left_out])
 
 
@@ -328,8 +342,7 @@ def _describe(model: SurvivalEstimator) -> Header:
         raise ModelFileError(f"an ensemble of {type(model).__name__} cannot be saved; possible are {list(_MEMBERS)}.")
     parameters = model.get_params(deep=False)
     parameters["preprocess"] = None  # the ensemble's
-    if not isinstance(parameters.get("random_state"), int | None):
-        parameters["random_state"] = None
+    parameters |= plain_random_state(parameters)
     if "device" in parameters:
         parameters["device"] = "cpu"
     return {"kind": type(model).__name__, "parameters": parameters}

@@ -5,7 +5,7 @@ Nothing here imports them: they are found by name at run time, and dcsurv neithe
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
@@ -43,6 +43,10 @@ class Peer(BaseEstimator):  # type: ignore[misc]
         self.distribution = distribution
         self.parameters = parameters
         self.random_state = random_state
+
+    def installed(self) -> bool:
+        """Tell whether the package can be imported."""
+        return importlib.util.find_spec(self.package.split(".")[0]) is not None
 
     def fit(self, X: pd.DataFrame, y: Any) -> Self:
         kind = getattr(importlib.import_module(self.package), self.name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 from sklearn.base import clone
 
 from dcsurv.datasets import NAMES
@@ -57,7 +58,7 @@ class Task:
         """The name of the task's files; everything that decides its result goes into it."""
         identity = [FORMAT, self.dataset, self.model, self.split, self.seed, self.n_bootstrap, self.settings]
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-        readable = "".join(c if c.isalnum() else "-" for c in self.model).lower()
+        readable = "".join(c if c.isalnum() else "-" for c in self.model).lower()[:60]
         return f"{self.dataset}_{readable}_s{self.split}_r{self.seed}_{digest[:10]}"
 
     @property
@@ -104,13 +105,18 @@ class Plan:
     def tasks(self) -> list[Task]:
         """Return every task of the plan; raise PlanError if any of them cannot be run."""
         self._check()
-        return [
+        tasks = [
             self._task(dataset, model, int(split), int(seed))
             for dataset in self.datasets
             for model in self.models
             for split in self.splits
             for seed in self.seeds
         ]
+        known = {name.split("__")[-1] for task in tasks for name in task.estimator.get_params()}
+        unknown = [name for name in self.changes if name not in known]
+        if unknown:
+            raise PlanError(f"changes names {unknown}, which is a parameter of no model of the plan.")
+        return tasks
 
     def _check(self) -> None:
         for name, values in (("datasets", self.datasets), ("models", self.models), ("splits", self.splits)):
@@ -122,38 +128,66 @@ class Plan:
                 raise PlanError(f"the plan has no {name}.")
             if len(set(values)) < len(values):
                 raise PlanError(f"the plan names some {name} twice: {values}.")
+        for name in self.models:
+            if not isinstance(name, str):
+                raise PlanError(f"models holds {name!r}; a model goes by a name, which is text.")
         unknown = [name for name in self.datasets if name not in NAMES]
         if unknown:
             raise PlanError(f"unknown datasets {unknown}; there are {', '.join(NAMES)}.")
-        if self.n_bootstrap < 2:
+        if not isinstance(self.n_bootstrap, numbers.Integral) or self.n_bootstrap < 2:
             raise PlanError(f"n_bootstrap is {self.n_bootstrap}; an interval needs at least 2 resamples.")
         for name in ("splits", "seeds"):
             for value in getattr(self, name):
-                if not isinstance(value, int) or value < 0:
+                if not isinstance(value, numbers.Integral) or value < 0:
                     raise PlanError(f"{name} holds {value!r}; seeds are whole numbers from 0 on.")
 
     def _task(self, dataset: str, model: str, split: int, seed: int) -> Task:
         estimator = self._estimator(model, dataset)
-        known = estimator.get_params(deep=False)
-        wanted = {name: value for name, value in self.changes.items() if name in known}
-        if "random_state" in known:
-            wanted["random_state"] = seed
-        estimator.set_params(**wanted)
-        settings = {name: repr(value) for name, value in sorted(estimator.get_params(deep=False).items())}
+        wanted = {**self.changes, "random_state": seed}
+        # Also inside pipelines and ensembles, whose parameters go by names such as dcs__random_state.
+        inner = {name: wanted[last] for name in estimator.get_params() if (last := name.split("__")[-1]) in wanted}
+        estimator.set_params(**inner)
+        settings = {name: _identity(value) for name, value in sorted(estimator.get_params(deep=False).items())}
         settings["class"] = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
-        return Task(dataset, model, split, seed, self.n_bootstrap, settings, estimator)
+        return Task(dataset, model, split, seed, int(self.n_bootstrap), settings, estimator)
 
     def _estimator(self, model: str, dataset: str) -> Any:
         if isinstance(self.models, Mapping):
-            return clone(self.models[model])
+            estimator = self.models[model]
+            needed = ("fit", "predict_survival_function", "get_params")
+            if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needed):
+                raise PlanError(
+                    f"model {model!r} is {estimator!r}, but an estimator object with fit and predict_survival_function "
+                    "is expected."
+                )
+            return clone(estimator)
         if model in PAPER_MODELS:
             return paper_settings(model, dataset)
         if model in ABLATIONS:
             return paper_settings("DCS-quant", dataset, **ABLATIONS[model])
         if model in PEERS:
             peer = PEERS[model]
-            if importlib.util.find_spec(peer.package) is None:
+            if not peer.installed():
                 raise PlanError(f"{model} needs the package {peer.distribution}, which is not installed.")
             return clone(peer)
         possible = [*PAPER_MODELS, *ABLATIONS, *PEERS]
         raise PlanError(f"unknown model {model!r}; there are {', '.join(map(repr, possible))}.")
+
+
+def _identity(value: Any) -> str:
+    """Return a parameter as text that is the same if and only if the parameter is.
+
+    Not its repr: NumPy and scikit-learn abbreviate theirs, and a plain object's holds its address.
+    """
+    if value is None or isinstance(value, str | numbers.Number | bool):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_identity(value[key])}" for key in sorted(value, key=repr)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_identity, value)) + "]"
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        return name + _identity(value.get_params(deep=False))
+    raise PlanError(f"the parameter {value!r} cannot be identified, so its results could not be found again.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -39,6 +39,7 @@ PAPER_SPLIT = 40
 # What --quick keeps: the cheap rows of the smallest cohort, a few epochs.
 _QUICK_MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DCS-quant")
 _QUICK_EPOCHS = 10
+_QUICK_SPLITS = 2
 _REFERENCE = "CoxPH"
 # Test patients whose curves are drawn: at these quantiles of the first model's risk.
 _CURVE_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -49,6 +50,7 @@ class Reproduction:
     """What was made: tables and figures by name, the rows behind them, and what was left out."""
 
     folder: Path
+    command: str
     tables: dict[str, Table] = field(default_factory=dict)
     results: dict[str, Results] = field(default_factory=dict)
     figure_files: list[Path] = field(default_factory=list)
@@ -67,9 +69,9 @@ def reproduce(
     folder: str | PathLike[str] = "reproduction",
     *,
     protocol: Protocol = "paper",
-    datasets: Sequence[str] = NAMES,
+    datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
-    splits: int = 20,
+    splits: int | None = None,
     workers: int = 1,
     cluster: str | None = None,
     quick: bool = False,
@@ -81,32 +83,37 @@ def reproduce(
     ----------
     folder
         Gets ``rows/`` (one file per fit), ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (SVG, PNG) and
-        ``README.md`` with all of it. What is there already is not computed again.
+        ``README.md`` with all of it. Rows that are there already are not computed again; tables and figures are always
+        those of the last call.
     protocol
         ``"paper"``: split seed 40, Table S-1's settings, ten resamples of the test set, the paper's conventions, the
         printed figures beside ours, and the two ablations. ``"repeated"``: split seeds 0, 1, ..., default
         conventions, paired differences with intervals, and models of other packages where they are installed.
-    models
-        Rows to compute; default: all of the protocol.
+    datasets, models
+        Cohorts and rows to compute; default: all of the protocol.
     splits
-        How many splits the repeated protocol takes.
+        How many splits the repeated protocol takes; default 20.
     quick
         A look in a few minutes: one cohort, four models, ten epochs; ``left_out`` says so.
     """
     if protocol not in get_args(Protocol):
         raise PlanError(f"protocol is {protocol!r}, but 'paper' or 'repeated' is expected.")
-    if splits < 1:
+    if splits is not None and splits < 1:
         raise PlanError(f"splits is {splits}, but at least 1 is needed.")
-    if quick and models is not None:
-        raise PlanError("--quick chooses the models itself: leave out either --quick or --models.")
-    out = Reproduction(Path(folder))
+    if splits is not None and protocol == "paper":
+        raise PlanError("the paper's protocol has one split: leave out splits, or use the repeated protocol.")
+    if quick and (models is not None or datasets is not None):
+        raise PlanError("quick chooses cohort and models itself: leave out either quick, or datasets and models.")
+    out = Reproduction(Path(folder), _command(protocol, datasets, models, splits, quick))
     changes: dict[str, Any] = {}
     if quick:
+        splits = min(splits or _QUICK_SPLITS, _QUICK_SPLITS)
         out.left_out = (
             f"Quick look: METABRIC only, {', '.join(_QUICK_MODELS)} only, at most {_QUICK_EPOCHS} epochs, no ablations"
-            f"{'' if protocol == 'paper' else ', two splits'}. None of these figures stands for the paper's protocol."
+            f"{'' if protocol == 'paper' else f', {splits} of 20 splits'}. None of these figures stands for the whole."
         )
-        datasets, models, changes, splits = ["metabric"], _QUICK_MODELS, {"max_epochs": _QUICK_EPOCHS}, min(splits, 2)
+        datasets, models, changes = ["metabric"], _QUICK_MODELS, {"max_epochs": _QUICK_EPOCHS}
+    datasets = NAMES if datasets is None else datasets
     common = {"workers": workers, "cluster": cluster, "progress": progress}
     if protocol == "paper":
         chosen = list(models or (*PAPER_MODELS, *ABLATIONS))
@@ -115,13 +122,33 @@ def reproduce(
         _paper_tables(out, results, datasets)
         _paper_figures(out, results, datasets)
     else:
-        here = [name for name, peer in PEERS.items() if importlib.util.find_spec(peer.package.split(".")[0])]
+        here = [name for name, peer in PEERS.items() if peer.installed()]
         chosen = list(models or (*PAPER_MODELS, *here))
-        plan = Plan(datasets, chosen, range(splits), n_bootstrap=50, changes=changes)
+        plan = Plan(datasets, chosen, range(splits or 20), n_bootstrap=50, changes=changes)
         results = out.results["repeated"] = run(plan, out.folder, **common)  # type: ignore[arg-type]
         _repeated_tables(out, results)
     _write_readme(out, protocol)
+    _remove_stale(out)
     return out
+
+
+def _command(
+    protocol: Protocol, datasets: Sequence[str] | None, models: Sequence[str] | None, splits: int | None, quick: bool
+) -> str:
+    """Return the command line that makes the same."""
+    words = ["dcsurv", "reproduce", "--protocol", protocol]
+    words += [word for name in datasets or () for word in ("--dataset", name)]
+    words += [word for name in models or () for word in ("--model", name)]
+    words += [] if splits is None else ["--splits", str(splits)]
+    return shlex.join(words + (["--quick"] if quick else []))
+
+
+def _remove_stale(out: Reproduction) -> None:
+    """Delete tables and figures that an earlier call left: README.md does not speak of them."""
+    made = {path.name for path in out.figure_files}
+    for path in [*(out.folder / "tables").glob("*.*"), *(out.folder / "figures").glob("*.*")]:
+        if path.stem not in out.tables and path.name not in made:
+            path.unlink()
 
 
 def _paper_tables(out: Reproduction, results: Results, datasets: Sequence[str]) -> None:
@@ -152,7 +179,7 @@ def _paper_tables(out: Reproduction, results: Results, datasets: Sequence[str]) 
             )
         )
         far.append(numbers[numbers["printed_sds"].abs() > 2].assign(metric=metric))
-    if far:
+    if any(len(part) for part in far):
         _far_table(out, pd.concat(far, ignore_index=True))
     _point_table(out, rows)
     _notebook_table(out, rows)
@@ -328,13 +355,17 @@ def _repeated_tables(out: Reproduction, results: Results) -> None:
         gaps = differences(rows, _REFERENCE, METRICS)
         for metric in ("C-td", "CDAUC", "DDC", "IBS"):
             part = gaps[gaps["metric"] == metric]
-            cells = wide_cells(
-                part, lambda row: f"{row['difference']:+.4f} ({row['lower']:+.4f} to {row['upper']:+.4f})"
-            )
+            cells = wide_cells(part, _gap)
             caption = (
                 f"{metric}: paired difference to {_REFERENCE} and its 95 % interval, corrected for shared patients."
             )
             out.add(Table(f"difference-{metric}", caption, part, cells))
+
+
+def _gap(row: pd.Series) -> str:
+    """Return a difference with its interval, which a single split does not have."""
+    interval = "" if pd.isna(row["lower"]) else f" ({row['lower']:+.4f} to {row['upper']:+.4f})"
+    return f"{row['difference']:+.4f}{interval}"
 
 
 def _write_readme(out: Reproduction, protocol: Protocol) -> None:
@@ -343,9 +374,8 @@ def _write_readme(out: Reproduction, protocol: Protocol) -> None:
         if len(results.rows):
             path = out.folder / "rows" / f"{results.rows['key'].iloc[0]}.json"
             versions = json.loads(path.read_text(encoding="utf-8"))["row"]["versions"]
-    command = f"dcsurv reproduce --protocol {protocol}" + (" --quick" if out.left_out else "")
     lines = [f"# {'The paper, reproduced' if protocol == 'paper' else 'Models compared on repeated splits'}", ""]
-    lines += [f"Made by `{command}` with {', '.join(f'{k} {v}' for k, v in versions.items())}.", ""]
+    lines += [f"Made by `{out.command}` with {', '.join(f'{k} {v}' for k, v in versions.items())}.", ""]
     if out.left_out:
         lines += [f"**{out.left_out}**", ""]
     if len(out.failures):
@@ -359,8 +389,8 @@ def _write_readme(out: Reproduction, protocol: Protocol) -> None:
     pictures = [path for path in out.figure_files if path.suffix == ".png"]
     lines += [f"![{path.stem}](figures/{path.name})\n" for path in pictures]
     lines += [
-        "Every number comes from files in `rows/`, named in the column `key` of the CSV files: settings, seed, split "
-        "fingerprint, metrics in both conventions with their intervals, seconds and versions. The predicted curves "
-        "are in `curves/` under the same names."
+        "Every number comes from files in `rows/`, named in the column `key` or `keys` of the CSV files: settings, "
+        "seed, split fingerprint, metrics in both conventions with their intervals, seconds and versions. The "
+        "predicted curves are in `curves/` under the same names."
     ]
     write_atomically(out.folder / "README.md", "\n".join(lines).encode())

@@ -7,6 +7,7 @@ import hashlib
 import platform
 import time
 import traceback
+import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -134,6 +135,8 @@ def _execute(task: Task) -> tuple[Row, SurvivalCurves]:
     train, test = train_test_indices(y, random_state=task.split)
     begin = time.perf_counter()
     model = task.estimator.fit(X.iloc[train], y[train])
+    if getattr(model, "training_summary_", {}).get("stopped_by") == "interrupt":
+        raise KeyboardInterrupt  # a model cut short must not be kept as a result
     fitted = time.perf_counter()
     curves = model.predict_survival_function(X.iloc[test])
     predicted = time.perf_counter()
@@ -171,7 +174,8 @@ def _fingerprint(X: pd.DataFrame, y: Any, train: Any, test: Any) -> str:
 
 def _records(table: pd.DataFrame) -> list[Row]:
     """Return a table of metrics as plain records without gaps."""
-    return [{str(k): v for k, v in record.items() if not pd.isna(v)} for record in table.to_dict("records")]
+    records = [{str(k): v for k, v in record.items()} for record in table.to_dict("records")]
+    return [{k: v for k, v in record.items() if k == "value" or not pd.isna(v)} for record in records]
 
 
 def _flat(row: Row) -> Row:
@@ -209,19 +213,44 @@ def _executor(workers: int, cluster: str | None) -> Iterator[Any]:
     with client:
         if not client.scheduler_info()["workers"]:
             raise PlanError(f"the Dask scheduler at {cluster} has no workers. Start some: dask worker {cluster}")
-        yield lambda tasks: _with_joblib(tasks, n_jobs=-1, backend="dask")
+        yield lambda tasks: _on_cluster(tasks, client)
+
+
+def _on_cluster(tasks: Sequence[Task], client: Any) -> Iterator[Outcome]:
+    """Run tasks on a Dask cluster; one that takes its workers down with it becomes a failure.
+
+    Not through joblib, whose Dask backend waits forever for a task that killed its worker.
+    """
+    from distributed import as_completed
+
+    futures = {client.submit(execute, task, key=f"{task.key}-{uuid.uuid4().hex}"): task for task in tasks}
+    for future in as_completed(futures):  # type: ignore[no-untyped-call]
+        if future.status == "finished":
+            yield future.result()
+        else:
+            error = future.exception()
+            yield Outcome(futures[future].key, failure={"cause": f"its worker died: {error}", "traceback": ""})
+        future.release()
 
 
 def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
+    from joblib.externals.loky.backend.reduction import dumps
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     if workers == 1:
         yield from map(execute, tasks)
         return
-    waiting = {task.key: task for task in tasks}
+    waiting = {}
+    for task in tasks:
+        try:
+            dumps(task)
+            waiting[task.key] = task
+        except Exception as error:  # pickling runs code of any kind of object
+            cause = f"it cannot be sent to another process ({error}); run it with workers=1"
+            yield Outcome(task.key, failure={"cause": cause, "traceback": ""})
     while waiting:
         try:
-            for outcome in _with_joblib(list(waiting.values()), n_jobs=workers, backend="loky"):
+            for outcome in _with_joblib(list(waiting.values()), n_jobs=workers):
                 del waiting[outcome.key]
                 yield outcome
         except TerminatedWorkerError as error:
@@ -229,7 +258,7 @@ def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
             # first that are still waiting: give each of those a process of its own to find out which.
             for task in list(waiting.values())[: 2 * workers]:
                 try:
-                    outcome = next(_with_joblib([task], n_jobs=2, backend="loky"))
+                    outcome = next(_with_joblib([task], n_jobs=2))
                 except TerminatedWorkerError:
                     cause = f"its process died (out of memory, or killed): {str(error).splitlines()[0]}"
                     outcome = Outcome(task.key, failure={"cause": cause, "traceback": ""})
@@ -237,11 +266,10 @@ def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
                 yield outcome
 
 
-def _with_joblib(tasks: Sequence[Task], *, n_jobs: int, backend: str) -> Iterator[Outcome]:
+def _with_joblib(tasks: Sequence[Task], *, n_jobs: int) -> Iterator[Outcome]:
     import joblib
 
-    options: dict[str, Any] = {"inner_max_num_threads": 1} if backend == "loky" else {}
-    with joblib.parallel_config(backend=backend, n_jobs=n_jobs, **options):
+    with joblib.parallel_config(backend="loky", n_jobs=n_jobs, inner_max_num_threads=1):
         pool = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
         yield from pool(joblib.delayed(execute)(task) for task in tasks)
 
@@ -282,7 +310,8 @@ class _Progress:
         self._done += task.cost
         spent = time.monotonic() - self._begin
         left = spent * (self._total - self._done) / self._done
-        name = f"{task.model} on {task.dataset}, split {task.split}"
-        if outcome.failure is not None:
-            self._bar.console.print(f"[red]failed[/red] {name}: {outcome.failure['cause']}", highlight=False)
+        if outcome.failure is not None and not self._bar.disable:
+            name = f"{task.model} on {task.dataset}, split {task.split}"
+            text = f"failed: {name}: {outcome.failure['cause']}"
+            self._bar.console.print(text, style="red", markup=False, highlight=False)
         self._bar.update(self._task, advance=1, left=f"about {left / 60:.0f} min left" if left > 90 else "")

@@ -28,6 +28,8 @@ from dcsurv.persistence import write_atomically
 
 Row = dict[str, Any]
 
+# Nodes of a curve that carries a map, once the map is worked in.
+_DENSE_NODES = 1024
 # Below this a run could die in the middle of writing.
 _SPACE_NEEDED = 200 * 1024**2
 
@@ -111,8 +113,9 @@ class ResultStore:
 
     def remove_leftovers(self) -> None:
         """Delete temporary files of a run that was killed while writing."""
-        for path in self.folder.glob("*/.*.part"):
-            path.unlink(missing_ok=True)
+        for pattern in (".*.part", "*/.*.part"):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
 
     def _set_aside(self, path: Path) -> None:
         place = self.folder / "damaged"
@@ -131,8 +134,17 @@ class ResultStore:
 
 
 def compact(curves: SurvivalCurves) -> SurvivalCurves:
-    """Return curves in the precision in which they are stored, so that metrics can be recomputed to the bit."""
-    return SurvivalCurves(curves.times, curves.values.astype(np.float32), interpolation=curves.interpolation)
+    """Return curves in the form in which they are stored, so that metrics can be recomputed to the bit.
+
+    A recalibration map bends a curve between its nodes, so it is worked into a dense set of them.
+    """
+    nodes = curves.times
+    if curves.transform is not None and curves.interpolation != "step":
+        knots = np.union1d([0.0], nodes)
+        share = np.arange(max(1, _DENSE_NODES // len(knots))) / max(1, _DENSE_NODES // len(knots))
+        nodes = np.append((knots[:-1, None] + np.diff(knots)[:, None] * share).ravel(), knots[-1])
+    values = curves.evaluate(nodes).astype(np.float32)
+    return SurvivalCurves(nodes, values, interpolation=curves.interpolation)
 
 
 def _pack(curves: SurvivalCurves) -> bytes:
@@ -144,8 +156,14 @@ def _pack(curves: SurvivalCurves) -> bytes:
 
 
 def _sealed(row: Row) -> bytes:
-    body = json.dumps(row, sort_keys=True)
-    return json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "row": row}, sort_keys=True).encode()
+    body = json.dumps(row, sort_keys=True, default=_plain)
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return json.dumps({"sha256": digest, "row": json.loads(body)}, sort_keys=True).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's numbers as Python's; what no JSON can hold is kept as text, rather than losing the result."""
+    return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 def _opened(data: bytes) -> Row | None:

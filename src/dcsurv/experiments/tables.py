@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -38,6 +39,7 @@ def summary(rows: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.DataFram
         parts[f"{metric} mean"] = grouped[metric].mean()
         parts[f"{metric} sd"] = grouped[metric].std(ddof=1)
     parts["fit_seconds"] = grouped["fit_seconds"].mean()
+    parts["keys"] = grouped["key"].agg(";".join)
     return pd.DataFrame(parts).reset_index()
 
 
@@ -77,6 +79,7 @@ def differences(
                         "difference": float(gap.mean()) if len(gap) else np.nan,
                         "lower": lower,
                         "upper": upper,
+                        "keys": ";".join(part.loc[part["model"].isin([model, reference]), "key"]),
                     }
                 )
     return pd.DataFrame(out)
@@ -115,7 +118,8 @@ def notebook_table(rows: pd.DataFrame) -> pd.DataFrame:
             for metric, theirs in zip(PRINTED, notebook[model], strict=True):
                 printed = figures[PRINTED[metric][0]][model]["metabric"]["mean"]
                 value = float(part.loc[model, f"paper {metric}"])
-                out.append({"model": model, "metric": metric, "printed": printed, "notebook": theirs, "value": value})
+                row = {"model": model, "metric": metric, "printed": printed, "notebook": theirs, "value": value}
+                out.append({**row, "key": part.loc[model, "key"]})
     return pd.DataFrame(out)
 
 
@@ -146,6 +150,7 @@ def printed_table(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
                 "difference": mean - paper["mean"],
                 # A printed sd of .000 is one below .0005.
                 "printed_sds": (mean - paper["mean"]) / max(paper["std"], 5e-4),
+                "key": ";".join(part["key"]),
             }
         )
     return pd.DataFrame(out)
@@ -187,11 +192,18 @@ class Table:
 
 
 def _latex_cell(value: object) -> str:
-    text = str(value)
-    for plain, escaped in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
-        text = text.replace(plain, escaped)
-    text = text.replace("±", r"$\pm$").replace("|", r"\textbar{}").replace("≥", r"$\geq$").replace("×", r"$\times$")
-    return text.replace("**", "")
+    text = "".join(_LATEX.get(letter, letter) for letter in str(value))
+    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
+
+
+_LATEX: Final = {
+    **{letter: f"\\{letter}" for letter in "&%_#${}"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+}
 
 
 def wide_cells(long: pd.DataFrame, cell: Callable[[pd.Series], str], *, row: str = "model") -> pd.DataFrame:

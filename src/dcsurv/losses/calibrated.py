@@ -93,7 +93,9 @@ def ranking_kernel(
         pair = pair * event
     if sample_weight is not None:
         pair = pair * sample_weight.index_select(0, first).unsqueeze(1) * sample_weight
-    return (pair * torch.exp((own - at_event) / sigma)).sum(), pair.sum()
+    # What is no pair must not overflow: 0 times infinity would be NaN.
+    exponent = ((own - at_event) / sigma).masked_fill(pair == 0, 0.0)
+    return (pair * torch.exp(exponent)).sum(), pair.sum()
 
 
 def calibrated_ranking(

@@ -8,12 +8,25 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.curves import SurvivalCurves
+from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.grid import check_convention
 from dcsurv.nonparametric import StepFunction, censoring_curve
-from dcsurv.target import BoolArray, FloatArray, IntArray, check_sample_weight, unpack
+from dcsurv.target import BoolArray, FloatArray, IntArray, check_outcome, check_sample_weight, unpack
 
 CensoringWeights: TypeAlias = Literal["before", "at"]
+
+
+def counted(
+    y: Any, curves: Any, sample_weight: npt.ArrayLike | None
+) -> tuple[npt.NDArray[np.void], SurvivalCurves, FloatArray | None]:
+    """Check outcome, curves and weights, and leave out the patients whose weight is 0, as if they were not there."""
+    outcome = check_outcome(y)
+    predicted = as_curves(curves, len(outcome))
+    if sample_weight is None:
+        return outcome, predicted, None
+    weight = check_sample_weight(sample_weight, len(outcome))
+    keep = weight > 0
+    return (outcome, predicted, weight) if keep.all() else (outcome[keep], predicted[keep], weight[keep])
 
 
 class Cohort:
@@ -85,7 +98,7 @@ class CensoringModel:
         cohort = self.cohort
         if self.train is not None:
             read = self.train.before if self.weights == "before" else self.train
-            return read(cohort.time)[None, :]
+            return np.where(cohort.time <= self.train.times[-1], read(cohort.time), 0.0)[None, :]
         at = self.curve(weight) if curve is None else curve
         if self.weights == "before":
             at = np.concatenate([np.ones((len(at), 1)), at[:, :-1]], axis=1)
@@ -102,11 +115,13 @@ class CensoringModel:
         return np.divide(weight, probability, out=np.zeros_like(weight), where=np.broadcast_to(use, weight.shape))
 
     def runs_out(self) -> float:
-        """Return the time from which on G is 0, so that nothing can be weighed; infinity if there is none."""
+        """Return the time from which on nothing can be weighed: G is 0, or lies beyond the training follow-up."""
         cohort = self.cohort
         g = self.train or StepFunction(cohort.distinct, self.curve(np.ones((1, len(cohort))))[0], 1.0)
         gone = g.times[g.values <= 0]
-        return float(gone[0]) if len(gone) else np.inf
+        if len(gone):
+            return float(gone[0])
+        return np.inf if self.train is None else float(np.nextafter(g.times[-1], np.inf))
 
 
 def keep_usable(times: FloatArray, model: CensoringModel, *, what: str, needs_cases: bool = True) -> FloatArray:
@@ -163,3 +178,9 @@ def node_before(nodes: FloatArray, t: FloatArray) -> FloatArray:
 def node_after(nodes: FloatArray, t: FloatArray) -> FloatArray:
     """Return the first node strictly after each time (the last one for later times)."""
     return nodes[np.minimum(np.searchsorted(nodes, t, side="right"), len(nodes) - 1)]
+
+
+def check_tolerance(tied_tol: float) -> None:
+    """Refuse a tolerance that ties nothing or everything by accident."""
+    if not 0 <= tied_tol < np.inf:
+        raise ValueError(f"tied_tol is {tied_tol!r}, but a number of at least 0 is expected, such as 1e-8.")

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.curves import SurvivalCurves, as_curves
+from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
 from dcsurv.metrics._cohort import (
     CensoringModel,
     CensoringWeights,
     Cohort,
     check_times,
+    check_tolerance,
+    counted,
     keep_usable,
     node_after,
     paper_nodes,
@@ -129,16 +131,18 @@ def cumulative_dynamic_auc(
     ----------
     H. Uno et al.: Evaluating prediction rules for t-year survivors with censored regression models. JASA 102 (2007).
     """
+    y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y)
     nodes = paper_nodes(convention, y_train)
     paper = nodes is not None
-    if tied_tol is None:
+    if tied_tol is not None:
+        check_tolerance(tied_tol)
+    else:
         tied_tol = PAPER_TOLERANCE if paper else DEFAULT_TOLERANCE
     model = CensoringModel(cohort, None if paper else y_train, censoring_weights or ("at" if paper else "before"))
-    predicted = as_curves(curves, len(cohort))
     asked = default_times(cohort) if times is None else check_times(times)
     asked = keep_usable(asked, model, what="AUC")
-    weight = cohort.weights(sample_weight)
+    weight = cohort.weights(counts)
     prepared = CumulativeDynamicAuc(predicted, asked, model, tied_tol=tied_tol, nodes=nodes)
     auc = prepared.over_time(weight)
     return AucResult(asked, auc[0], float(prepared.mean(weight, auc)[0]))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.curves import SurvivalCurves, as_curves
-from dcsurv.metrics._cohort import CensoringModel, CensoringWeights, Cohort, check_times, keep_usable
+from dcsurv.curves import SurvivalCurves
+from dcsurv.metrics._cohort import CensoringModel, CensoringWeights, Cohort, check_times, counted, keep_usable
 from dcsurv.target import FloatArray
 
 _N_TIMES = 100
@@ -121,8 +121,8 @@ def _prepare(
     censoring_weights: CensoringWeights,
     sample_weight: npt.ArrayLike | None,
 ) -> tuple[Brier, FloatArray]:
+    y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y)
     model = CensoringModel(cohort, y_train, censoring_weights)
-    predicted = as_curves(curves, len(cohort))
     asked = keep_usable(default_times(cohort) if times is None else times, model, what="Brier score", needs_cases=False)
-    return Brier(predicted, asked, model), cohort.weights(sample_weight)
+    return Brier(predicted, asked, model), cohort.weights(counts)

@@ -15,7 +15,7 @@ from scipy.stats import chi2
 
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import CensoringModel, Cohort, keep_usable, node_after, paper_nodes
+from dcsurv.metrics._cohort import CensoringModel, Cohort, counted, keep_usable, node_after, paper_nodes
 from dcsurv.nonparametric import censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, unpack
 
@@ -119,10 +119,12 @@ def d_calibration(
     """Test whether S(z|x) is uniform over patients, as it is for a perfect model (Haider et al., 2020).
 
     Bins are [k/10, (k+1)/10), the last one closed. A censored patient is spread over the bins where the event may
-    still fall. ``convention="paper"`` projects on the times in ``y_train`` and reads the first node strictly after z.
+    still fall. Weights count as copies: the test takes their sum for the number of patients.
+    ``convention="paper"`` projects on the times in ``y_train`` and reads the first node strictly after z.
     """
-    survival, event = survival_at_own_time(y, curves, convention, y_train)
-    weight = check_sample_weight(sample_weight, len(event))
+    y, predicted, counts = counted(y, curves, sample_weight)
+    survival, event = survival_at_own_time(y, predicted, convention, y_train)
+    weight = check_sample_weight(counts, len(event))
     bins = weight @ bin_contributions(survival, event) / weight.sum()
     score = float(((bins - 1 / N_BINS) ** 2).sum())
     statistic = float(score * N_BINS * weight.sum())
@@ -154,6 +156,8 @@ def ddc_floor(y: Any, curves: Any, *, n_simulations: int = 200, random_state: in
     Kaplan-Meier censoring curve of ``y``, follow-up ending at the last time of ``y``.
     """
     time, _ = unpack(y)
+    if n_simulations < 1:
+        raise ValueError(f"n_simulations is {n_simulations}, but at least 1 is needed.")
     model = as_curves(curves, len(time))
     rng = np.random.default_rng(random_state)
     g = censoring_curve(y)
@@ -222,14 +226,14 @@ def calibration_at_horizon(
     y_train
         Outcome from which the censoring curve is estimated; default: ``y`` itself.
     """
+    y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y)
     model = CensoringModel(cohort, y_train, "before")
-    predicted = as_curves(curves, len(cohort))
     asked = np.atleast_1d(np.asarray(horizon, dtype=np.float64))
     if asked.shape != (1,) or not np.isfinite(asked[0]) or asked[0] <= 0:
         raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
     t = float(keep_usable(asked, model, what="calibration at a horizon")[0])
-    weight = cohort.weights(sample_weight)
+    weight = cohort.weights(counts)
     prepared = IntegratedCalibration(predicted, t, model)
     observed = prepared.observed(prepared.outcome_weights(weight)[0])
     order = np.argsort(prepared.risk, kind="stable")

@@ -8,10 +8,18 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.curves import SurvivalCurves, as_curves
+from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import CensoringModel, CensoringWeights, Cohort, node_before, paper_nodes
-from dcsurv.target import FloatArray, IntArray
+from dcsurv.metrics._cohort import (
+    CensoringModel,
+    CensoringWeights,
+    Cohort,
+    check_tolerance,
+    counted,
+    node_before,
+    paper_nodes,
+)
+from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
 Ties: TypeAlias = Literal["adjusted", "antolini"]
 
@@ -48,7 +56,9 @@ class ConcordanceTd:
             )  # fmt: skip
         own = weight[self.rows]
         pairs = float(own @ self._comparable(weight[None, :])[0])
-        return _share(float(own @ concordant), pairs)
+        # Differences of running sums of weights may leave a rounding error where there is no pair; counts do not.
+        exist = self._comparable(np.ones((1, len(weight)))).any()
+        return _share(float(own @ concordant), pairs if exist else 0.0)
 
     def resampled(self, counts: FloatArray) -> FloatArray:
         """Return the index for each resample, given how often each patient was drawn, (B, n) -> (B,).
@@ -145,10 +155,10 @@ def concordance_index_td(
     L. Antolini, P. Boracchi, E. Biganzoli: A time-dependent discrimination index for survival data.
     Statistics in Medicine 24 (2005).
     """
+    y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y)
-    nodes = paper_nodes(convention, y_train)
-    prepared = ConcordanceTd(cohort, as_curves(curves, len(cohort)), ties=ties, nodes=nodes)
-    return prepared.once(cohort.weights(sample_weight)[0])
+    prepared = ConcordanceTd(cohort, predicted, ties=ties, nodes=paper_nodes(convention, y_train))
+    return prepared.once(cohort.weights(counts)[0])
 
 
 def concordance_index_harrell(
@@ -159,9 +169,8 @@ def concordance_index_harrell(
     Pairs: z_i < z_j with d_i = 1, and an event against a patient censored at the same time. Scores that differ by
     at most ``tied_tol`` count 1/2. The same as scikit-survival's ``concordance_index_censored``.
     """
-    cohort = Cohort(y)
-    weight = cohort.weights(sample_weight)[0]
-    return _ranked(cohort, risk, tied_tol, weight, weight * cohort.event)
+    cohort, score, weight = _scored(y, risk, sample_weight)
+    return _ranked(cohort, score, tied_tol, weight, weight * cohort.event)
 
 
 def concordance_index_uno(
@@ -189,10 +198,9 @@ def concordance_index_uno(
     -----
     Events after the time at which G has run out are left out, with a warning that names it.
     """
-    cohort = Cohort(y)
+    cohort, score, weight = _scored(y, risk, sample_weight)
     model = CensoringModel(cohort, y_train, censoring_weights)
-    weight = cohort.weights(sample_weight)
-    probability = np.broadcast_to(model.event_probability(weight, None), weight.shape)[0]
+    probability = model.event_probability(weight[None, :], None)[0]
     use = cohort.event if tau is None else cohort.event & (cohort.time < tau)
     lost = use & (probability <= 0)
     if lost.any():
@@ -203,24 +211,31 @@ def concordance_index_uno(
             stacklevel=2,
         )
     use = use & ~lost
-    event_weight = np.divide(weight[0], probability**2, out=np.zeros(len(cohort)), where=use)
-    return _ranked(cohort, risk, tied_tol, weight[0], event_weight)
+    event_weight = np.divide(weight, probability**2, out=np.zeros(len(cohort)), where=use)
+    return _ranked(cohort, score, tied_tol, weight, event_weight)
 
 
-def _ranked(
-    cohort: Cohort, risk: npt.ArrayLike, tied_tol: float, weight: FloatArray, event_weight: FloatArray
-) -> float:
-    from dcsurv.metrics._kernels import ranked_weight
-
+def _scored(y: Any, risk: npt.ArrayLike, sample_weight: npt.ArrayLike | None) -> tuple[Cohort, FloatArray, FloatArray]:
+    """Check outcome, scores and weights; return those that count, sorted by time."""
+    outcome = check_outcome(y)
     score = np.asarray(risk, dtype=np.float64)
-    if score.shape != (len(cohort),):
+    if score.shape != (len(outcome),):
         raise ValueError(
-            f"risk has shape {score.shape}, but one score per patient, ({len(cohort)},), is expected. For curves, "
+            f"risk has shape {score.shape}, but one score per patient, ({len(outcome)},), is expected. For curves, "
             "use concordance_index_td or pass minus curves.rmst()."
         )
     if not np.isfinite(score).all():
         raise ValueError("risk holds NaN or infinite scores; every patient needs a finite one.")
-    score = score[cohort.order]
+    weight = check_sample_weight(sample_weight, len(outcome))
+    keep = weight > 0
+    cohort = Cohort(outcome[keep])
+    return cohort, score[keep][cohort.order], weight[keep][cohort.order]
+
+
+def _ranked(cohort: Cohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray) -> float:
+    from dcsurv.metrics._kernels import ranked_weight
+
+    check_tolerance(tied_tol)
     ascending = np.sort(score)
     slot = np.empty(len(score), dtype=np.int64)
     slot[np.argsort(score, kind="stable")] = np.arange(len(score))

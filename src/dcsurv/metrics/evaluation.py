@@ -6,6 +6,7 @@ resample is a vector of how often each patient was drawn.
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from dcsurv.curves import as_curves
 from dcsurv.grid import Convention
 from dcsurv.metrics import auc as _auc
 from dcsurv.metrics import brier as _brier
-from dcsurv.metrics._cohort import CensoringModel, Cohort, check_times, keep_usable, paper_nodes
+from dcsurv.metrics._cohort import CensoringModel, Cohort, check_times, counted, keep_usable, paper_nodes
 from dcsurv.metrics.calibration import (
     IntegratedCalibration,
     bin_contributions,
@@ -93,8 +94,13 @@ def evaluate(
     -------
     Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, and ``convention``.
     """
+    if n_bootstrap != 0 and (not isinstance(n_bootstrap, numbers.Integral) or n_bootstrap < 2):
+        raise ValueError(
+            f"n_bootstrap is {n_bootstrap!r}, but 0 or a whole number of at least 2 resamples is expected."
+        )
+    y, curves, counts = counted(y, curves, sample_weight)
     prepared = _Evaluation(y, curves, y_train, horizons, metrics, convention)
-    point = prepared.once(sample_weight)
+    point = prepared.once(counts)
     table = pd.DataFrame(
         [{"metric": metric, "horizon": horizon, "value": float(value[0])} for (metric, horizon), value in point.items()]
     )
@@ -107,7 +113,7 @@ def evaluate(
         draws = _resampled(prepared, n_bootstrap, random_state)
         table = table.join(_summaries(table, draws, confidence))
     if "DDC" in prepared.names:
-        table = _with_ddc_company(table, y, curves, sample_weight, convention, y_train)
+        table = _with_ddc_company(table, y, curves, counts, convention, y_train)
     texts = _CONVENTIONS if convention == "default" else _PAPER_CONVENTIONS
     table["convention"] = [texts.get(metric, _CONVENTIONS[metric]) for metric in table["metric"]]
     return table
@@ -177,9 +183,12 @@ def compare(
 
 
 def default_horizons(y: Any) -> FloatArray:
-    """Return the quartiles of the event times."""
+    """Return the quartiles of the event times after 0."""
     cohort = Cohort(y)
-    return np.unique(np.quantile(cohort.time[cohort.event], [0.25, 0.5, 0.75]))
+    events = cohort.time[cohort.event & (cohort.time > 0)]
+    if len(events) == 0:
+        raise ValueError("every event is at time 0, so there is no horizon to look at. Check the time column.")
+    return np.unique(np.quantile(events, [0.25, 0.5, 0.75]))
 
 
 class _Evaluation:
@@ -197,7 +206,11 @@ class _Evaluation:
         nodes = paper_nodes(convention, y_train)
         paper = nodes is not None
         possible = PAPER if paper else OVERALL + AT_HORIZON
+        if isinstance(metrics, str):
+            raise ValueError(f"metrics is the text {metrics!r}; pass a list, such as [{metrics!r}].")
         self.names = tuple(possible if metrics is None else metrics)
+        if not self.names:
+            raise ValueError(f"metrics is empty; choose from {list(possible)}.")
         unknown = [name for name in self.names if name not in possible]
         if unknown:
             raise ValueError(f"metrics holds {unknown}, but in the {convention} convention there are {list(possible)}.")
@@ -226,6 +239,13 @@ class _Evaluation:
             asked = default_horizons(y) if horizons is None else check_times(horizons, "horizons")
             asked = keep_usable(asked, model, what="calibration at a horizon")
             self.horizons = [IntegratedCalibration(predicted, float(t), model) for t in asked]
+            for part in self.horizons:
+                if "O/E" in self.names and not part.risk.any():
+                    warnings.warn(
+                        f"O/E at {part.horizon:g} is left out: every predicted risk there is 0.",
+                        UserWarning,
+                        stacklevel=4,
+                    )
             self.parts.append(self._at_horizons)
 
     def once(self, sample_weight: npt.ArrayLike | None) -> Values:
@@ -263,6 +283,8 @@ class _Evaluation:
             times = np.array([part.horizon for part in self.horizons])
             event_share = 1 - self.cohort.read(self.cohort.survival(weight), times)
             for k, part in enumerate(self.horizons):
+                if not part.risk.any():
+                    continue
                 expected = weight @ part.risk / weight.sum(axis=1)
                 ratio = np.divide(event_share[:, k], expected, out=np.full(len(weight), np.nan), where=expected > 0)
                 out[("O/E", part.horizon)] = ratio
@@ -289,7 +311,8 @@ def _summaries(table: pd.DataFrame, draws: Values, confidence: float) -> pd.Data
     for key in draws:
         value = draws[key][~np.isnan(draws[key])]
         lower, upper = _interval(draws[key], confidence, key[0])
-        rows.append({"mean": value.mean(), "sd": value.std(), "lower": lower, "upper": upper})
+        mean, sd = (value.mean(), value.std()) if len(value) else (np.nan, np.nan)
+        rows.append({"mean": mean, "sd": sd, "lower": lower, "upper": upper})
     return pd.DataFrame(rows, index=table.index)
 
 
@@ -297,15 +320,15 @@ def _interval(value: FloatArray, confidence: float, metric: str) -> tuple[float,
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}, but a share between 0 and 1 is expected, such as 0.95.")
     known = value[~np.isnan(value)]
-    if len(known) == 0:
-        raise ValueError(f"{metric} was undefined in every resample: the cohort has too few events for an interval.")
     if len(known) < len(value):
         warnings.warn(
-            f"{metric} was undefined in {len(value) - len(known)} of {len(value)} resamples (too few events); its "
-            "interval rests on the others.",
+            f"{metric} was undefined in {len(value) - len(known)} of {len(value)} resamples (too few events drawn); "
+            f"its interval {'rests on the others' if len(known) else 'is left out'}.",
             UserWarning,
             stacklevel=4,
         )
+    if len(known) == 0:
+        return np.nan, np.nan
     lower, upper = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(lower), float(upper)
 

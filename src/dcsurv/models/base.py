@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import platform
 import warnings
 from abc import abstractmethod
@@ -91,6 +92,8 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             One non-negative weight per patient.
         """
         self._check_parameters()
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # a fit that fails must not leave a mixture of two models
         features = self._check_features(X, reset=True)
         if y is None:
             raise ValueError(
@@ -103,6 +106,8 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(features))
         if weight is not None and not weight[outcome["event"]].any():
             raise ValueError("sample_weight is zero for every patient with an event; at least one must count.")
+        if weight is not None:
+            weight = weight / weight.mean()  # only ratios matter, also to penalties and to sums over pairs
         prepared = self._fit_preprocessing(features, outcome)
         self.training_summary_ = {
             "patients": len(outcome),
@@ -111,6 +116,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             "weighted": weight is not None,
             **self._fit(prepared, outcome, weight),
         }
+        self.fitted_parameters_ = self._parameter_texts()
         return self
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
@@ -124,6 +130,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             Strictly ascending times to predict for; default: the model's own nodes. Beyond the last node curves
             are held constant, with a warning.
         """
+        check_is_fitted(self)
         if times is None:
             return SurvivalCurves(self._nodes(), self._in_chunks(X, self._survival), interpolation=self.interpolation)
         values = self._in_chunks(X, lambda chunk: self._curves(chunk).project(times).values)
@@ -199,7 +206,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _transform(self, X: Any) -> Features:
         if self.preprocessor_ is None:
-            return np.asarray(X, dtype=np.float32)
+            return np.require(X, dtype=np.float32, requirements="W")
         out = np.asarray(self.preprocessor_.transform(X), dtype=np.float32)
         if not np.isfinite(out).all():
             raise ValueError(
@@ -207,6 +214,9 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
                 f"with {type(self.preprocessor_).__name__}. Impute or drop them first."
             )
         return out
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "training_summary_")  # set when a fit has ended well
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -227,11 +237,13 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
                 f"a model with the preprocessing {type(self.preprocess).__name__} cannot be saved without pickle. "
                 "Use preprocess='auto', or transform X first and use preprocess=None."
             )
+        changed = [k for k, v in self._parameter_texts().items() if self.fitted_parameters_[k] != v]
+        if changed:
+            raise ModelFileError(f"{', '.join(changed)} changed since the model was fitted. Fit it again, or set back.")
         parameters = self.get_params(deep=False)
         if isinstance(self.preprocess, Preprocessor):
             parameters["preprocess"] = self.preprocess.get_params()
-        if not isinstance(parameters.get("random_state"), int | None):
-            parameters["random_state"] = None  # a generator; the fitted model no longer needs it
+        parameters |= plain_random_state(parameters)
         if "device" in parameters:
             parameters["device"] = "cpu"  # where the file is read there may be no other
         names = getattr(self, "feature_names_in_", None)
@@ -275,4 +287,18 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         model.preprocessor_ = None if state is None else Preprocessor.from_state(state)
         model.training_summary_ = header["training"]
         model._restore(header, arrays)
+        model.fitted_parameters_ = model._parameter_texts()
         return model
+
+    def _parameter_texts(self) -> dict[str, str]:
+        """Return the parameters that decide what was fitted, as text."""
+        free = ("device", "verbose", "n_jobs", "random_state")
+        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
+
+
+def plain_random_state(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry ``random_state`` as a number or None: a fitted model no longer needs a generator."""
+    if "random_state" not in parameters:
+        return {}
+    seed = parameters["random_state"]
+    return {"random_state": int(seed) if isinstance(seed, numbers.Integral) else None}

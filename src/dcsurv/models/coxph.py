@@ -45,7 +45,7 @@ class CoxPH(SurvivalEstimator):
     def _fit(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns = X.astype(np.float64)
         # lifelines scales by the standard deviation; a constant column has none, and no effect either.
-        varying = np.ptp(columns, axis=0) > 0
+        varying = np.ptp(columns if weight is None else columns[weight > 0], axis=0) > 0
         self.coef_ = np.zeros(X.shape[1])
         self.log_likelihood_ = float("nan")
         if varying.any():

@@ -63,7 +63,7 @@ class DCS(GridEstimator):
     ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
         **GridEstimator.ranges,
         "lam": (0, float("inf"), False),
-        "sigma": (1e-6, float("inf"), False),
+        "sigma": (0.02, float("inf"), False),
         "aggregation_layers": (1, float("inf"), True),
         "aggregation_size": (1, float("inf"), True),
     }

@@ -46,10 +46,11 @@ class Kamran(GridEstimator):
     aggregation_size: int = 32
     encoder_layers: int = 0
 
+    plain_sums: ClassVar[bool] = True
     ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
         **GridEstimator.ranges,
         "lam": (0, float("inf"), False),
-        "sigma": (1e-6, float("inf"), False),
+        "sigma": (0.02, float("inf"), False),
         "aggregation_layers": (1, float("inf"), True),
         "aggregation_size": (1, float("inf"), True),
     }

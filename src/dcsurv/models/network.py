@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -20,7 +21,27 @@ from dcsurv.models.base import Features, Outcome, SurvivalEstimator
 from dcsurv.networks import EncoderDecoder
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import FloatArray, IntArray
-from dcsurv.training import BatchLoss, isolated_rng, train, validation_split
+from dcsurv.training import BatchLoss, isolated_torch, train, validation_split
+from dcsurv.training.loop import VALIDATION_BATCH
+
+
+def as_random_state(random_state: Any) -> np.random.RandomState:
+    """Return scikit-learn's kind of generator from a seed, a generator of either kind of NumPy, or None."""
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**31 - 1))
+    return check_random_state(random_state)
+
+
+def _check_device(device: Any) -> None:
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device is {device!r}, but 'cpu', 'cuda' or 'mps' is expected.") from None
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(kind, False):
+        available = ", ".join(repr(name) for name, is_there in there.items() if is_there)
+        raise ValueError(f"device is {device!r}, but this machine has {available} only.")
+
 
 # Rows to train on, and rows set aside for early stopping.
 Parts: TypeAlias = tuple[IntArray, IntArray]
@@ -64,6 +85,8 @@ class NetworkEstimator(SurvivalEstimator):
 
     # Whether steps run over the patients with an event only.
     batches_of_events: ClassVar[bool] = False
+    # Whether the loss is a plain sum over patients and pairs, so that its balance depends on the batch size.
+    plain_sums: ClassVar[bool] = False
     # Allowed range of each numeric parameter: lowest, highest (excluded if below infinity), whole numbers only.
     ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
         "batch_size": (1, math.inf, True),
@@ -87,14 +110,14 @@ class NetworkEstimator(SurvivalEstimator):
         """Estimate what the network needs besides its weights, such as a baseline hazard."""
 
     def _fit(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         device = torch.device(self.device)
         parts = validation_split(y, self.validation_fraction, seed)
         train_rows, validation_rows = (
             torch.as_tensor(rows[y["event"][rows]] if self.batches_of_events else rows, device=device) for rows in parts
         )
         self.n_inputs_ = X.shape[1]
-        with isolated_rng(seed, device):
+        with isolated_torch(seed, device):
             self.network_ = self._build().to(device)
             tensor_weight = None if weight is None else torch.as_tensor(weight, dtype=torch.float32, device=device)
             self.history_ = train(
@@ -108,6 +131,7 @@ class NetworkEstimator(SurvivalEstimator):
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 clip_norm=self.clip_norm,
+                validation_batch=self.batch_size if self.plain_sums else VALIDATION_BATCH,
                 verbose=self.verbose,
             )
         self._after_training(X, y, weight)
@@ -122,6 +146,10 @@ class NetworkEstimator(SurvivalEstimator):
                 kind = "a whole number" if whole else "a number"
                 limit = f"at least {low:g}" + ("" if high == math.inf else f" and below {high:g}")
                 raise ValueError(f"{name} is {value!r}, but {kind} of {limit} is expected.")
+        clip = self.clip_norm
+        if clip is not None and not (isinstance(clip, numbers.Real) and 0 < clip < math.inf):
+            raise ValueError(f"clip_norm is {clip!r}, but None or a number above 0 is expected.")
+        _check_device(self.device)
 
     @torch.no_grad()
     def _forward(self, X: Features) -> Tensor:
@@ -141,6 +169,9 @@ class NetworkEstimator(SurvivalEstimator):
     def _restore(self, header: Header, arrays: Arrays) -> None:
         prefix = "network."
         weights = {k[len(prefix) :]: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(prefix)}
+        for name, value in weights.items():
+            if value.is_floating_point() and (value.dtype != torch.float32 or not value.isfinite().all()):
+                raise ValueError(f"the weights {name} are not finite numbers of single precision.")
         self.n_inputs_ = int(header["architecture"]["inputs"])
         layers = sum(value for name, value in self.get_params().items() if name.endswith("layers"))
         if layers > len(weights):

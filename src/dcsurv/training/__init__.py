@@ -1,7 +1,7 @@
 """Training: one loop for every network."""
 
 from dcsurv.training.history import History
-from dcsurv.training.loop import BatchLoss, evaluate, isolated_rng, train, validation_split
+from dcsurv.training.loop import BatchLoss, evaluate, isolated_torch, train, validation_split
 from dcsurv.training.threads import one_thread
 
-__all__ = ["BatchLoss", "History", "evaluate", "isolated_rng", "one_thread", "train", "validation_split"]
+__all__ = ["BatchLoss", "History", "evaluate", "isolated_torch", "one_thread", "train", "validation_split"]

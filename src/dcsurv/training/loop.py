@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,8 +22,8 @@ from dcsurv.training.history import History
 # loss(network, rows): the loss of the network on some rows of the data that the function holds.
 BatchLoss: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
 
-# Validation batches are larger than those of training: more pairs and larger risk sets, hence less noise.
-_VALIDATION_BATCH = 1024
+# Validation batches may be larger than those of training: more pairs and larger risk sets, hence less noise.
+VALIDATION_BATCH = 1024
 
 
 def train(
@@ -36,6 +38,7 @@ def train(
     learning_rate: float = 1e-3,
     weight_decay: float = 0.0,
     clip_norm: float | None = None,
+    validation_batch: int = VALIDATION_BATCH,
     verbose: bool = False,
 ) -> History:
     """Train a network in place and leave it with the weights of its best epoch.
@@ -60,6 +63,9 @@ def train(
         Decoupled from the gradient (AdamW); 0 is plain Adam.
     clip_norm
         Longest gradient, over all parameters together; longer ones are scaled down. None: no limit.
+    validation_batch
+        Rows per batch of validation. A loss whose parts grow differently with the batch (plain sums over patients and
+        over pairs) is the trained objective only in batches of the trained size.
     verbose
         Show a progress bar.
 
@@ -93,7 +99,7 @@ def train(
                 history.training_loss.append(current)
 
                 if len(validation_rows):
-                    current = evaluate(network, loss, validation_rows)
+                    current = evaluate(network, loss, validation_rows, validation_batch)
                     history.validation_loss.append(_finite(current, "validation", epoch, learning_rate))
 
                 if current < best_loss:
@@ -121,10 +127,10 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(network: nn.Module, loss: BatchLoss, rows: Tensor) -> float:
+def evaluate(network: nn.Module, loss: BatchLoss, rows: Tensor, batch_size: int = VALIDATION_BATCH) -> float:
     """Return the mean batch loss of a network in evaluation mode."""
     network.eval()
-    losses = [loss(network, batch) * len(batch) for batch in _deal(rows, _VALIDATION_BATCH)]
+    losses = [loss(network, batch) * len(batch) for batch in _deal(rows, batch_size)]
     return float(torch.stack(losses).sum()) / len(rows)
 
 
@@ -142,12 +148,34 @@ def validation_split(y: npt.NDArray[np.void], fraction: float, seed: int) -> tup
 
 
 @contextmanager
-def isolated_rng(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
-    """Seed torch inside the block and leave the user's random state outside of it as it was."""
+def isolated_torch(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
+    """Seed torch inside the block, with gradients and float32, and leave the user's settings outside as they were.
+
+    Random state and default type belong to the whole process, so threads take turns.
+    """
     chosen = torch.device(device)
-    with torch.random.fork_rng(devices=[chosen] if chosen.type == "cuda" else []):
+    with _torch_lock, torch.random.fork_rng(devices=[chosen] if chosen.type == "cuda" else []):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
         torch.manual_seed(seed)
-        yield
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+_torch_lock = threading.RLock()
+
+
+def _new_lock() -> None:
+    """Give a forked process a lock of its own: the thread that held it was not forked along."""
+    global _torch_lock
+    _torch_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 def _deal(rows: Tensor, batch_size: int) -> tuple[Tensor, ...]:

@@ -159,6 +159,8 @@ def test_bad_curves_are_refused_in_words(times, values, words):
         (lambda c: c([[1.0]]), "one-dimensional"),
         (lambda c: c([np.nan]), "finite"),
         (lambda c: c.at_own([1.0]), "one time per curve"),
+        (lambda c: c.rmst([1.0, 2.0]), "one time is expected here; got 2"),
+        (lambda c: c.conditional([1.0, 2.0]), "one time is expected here"),
         (lambda c: c.quantile(1.5), "p is 1.5"),
         (lambda c: SurvivalCurves(TIMES, VALUES, interpolation="cubic"), "interpolation is 'cubic'"),
         (lambda c: as_curves([1, 2]), "got list"),

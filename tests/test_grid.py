@@ -78,6 +78,8 @@ def test_bucket_is_the_first_node_at_or_after_the_time():
     [
         (lambda y: TimeGrid.make(y, "cubic", 5), "spacing is 'cubic'"),
         (lambda y: TimeGrid.make(y, "linear", 0), "at least 1"),
+        (lambda y: TimeGrid.make(y, "linear", 5.5), r"n_nodes is 5\.5"),
+        (lambda y: TimeGrid.make(y, "log", 5, convention="paper"), "in whole days, but the last time is 3"),
         (lambda y: TimeGrid.make(y, "linear", 5, convention="mine"), "convention is 'mine'"),
         (lambda y: TimeGrid.make(([0.0, 0.0], [1, 0]), "linear", 5), "every time is 0"),
         (lambda y: TimeGrid.make(([1.0, 2.0], [0, 0]), "log", 5), "no event after time 0"),

@@ -12,7 +12,7 @@ import pytest
 from dcsurv import SurvivalCurves, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.experiments.paper_data import paper_preprocessor
-from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc, evaluate
+from dcsurv.metrics import concordance_index_td, concordance_index_uno, cumulative_dynamic_auc, ddc, evaluate
 
 NOTEBOOK = json.loads((Path(__file__).parent / "reference" / "paper_tables.json").read_text())[
     "authors_notebook_c_td_cdauc_ddc"
@@ -56,7 +56,7 @@ def test_exact_targets(coxph):
 def test_parity_on_real_cohorts(coxph):
     """Real ties and real censoring, peers and we in the same convention."""
     from pycox.evaluation.concordance import concordance_td
-    from sksurv.metrics import brier_score
+    from sksurv.metrics import brier_score, concordance_index_ipcw
     from sksurv.metrics import cumulative_dynamic_auc as sksurv_auc
     from sksurv.util import Surv
     from SurvivalEVAL.evaluations.calibration.distributional.distribution_calibration import d_calibration as oracle
@@ -79,6 +79,11 @@ def test_parity_on_real_cohorts(coxph):
     assert ours.mean == pytest.approx(mean, abs=1e-10)
     expected = brier_score(surv, surv, curves.evaluate(times), times)[1]
     np.testing.assert_allclose(our_brier(y, curves, times, censoring_weights="at")[1], expected, atol=1e-12)
+    risk = -curves.rmst()
+    tau = float(np.quantile(y["time"], 0.9))
+    expected = concordance_index_ipcw(surv, surv, risk, tau=tau)[0]
+    ours = concordance_index_uno(y, risk, tau=tau, censoring_weights="at")
+    assert ours == pytest.approx(expected, abs=1e-10)
     statistic, _, counts = oracle(curves.at_own(y["time"]), y["event"])
     test = d_calibration(y, curves)
     np.testing.assert_allclose(test.bins * len(y), np.asarray(counts)[::-1], atol=1e-9)

@@ -45,6 +45,7 @@ def test_every_form_of_y_means_the_same(y):
         (np.array(["2020-01-01"], dtype="datetime64[D]"), [1], "days"),
         ([1, 2, 3], [0, 1], "3 rows and event 2"),
         ([], [], "no rows"),
+        (np.ma.masked_values([1.0, 999.0], 999.0), [0, 1], "missing or infinite"),
         ([[1], [2]], [0, 1], "one-dimensional"),
     ],
 )

@@ -260,7 +260,7 @@ class SurvivalCurves:
 
         Exact without a transform; with one, the trapezoid rule on eight pieces per interval.
         """
-        end = float(self.times[-1] if t is None else _check_query(t))
+        end = float(self.times[-1]) if t is None else _one_time(t)
         knots = np.append(self._knots[self._knots < end], end)
         if self.transform is not None:
             pieces = np.arange(_PIECES) / _PIECES
@@ -283,7 +283,7 @@ class SurvivalCurves:
 
         A transform is worked into the node values.
         """
-        start = float(_check_query(after))
+        start = _one_time(after)
         if start >= self.times[-1]:
             raise ValueError(
                 f"after is {start:g}, but the curves end at {self.times[-1]:g}: nothing is known beyond. "
@@ -429,6 +429,13 @@ def _check_values(values: npt.ArrayLike, n_times: int) -> npt.NDArray[Any]:
     if (rise.size and rise.max() > 0) or low < 0 or high > 1:
         table = np.minimum.accumulate(np.clip(table, 0, 1), axis=0)
     return table
+
+
+def _one_time(t: float) -> float:
+    asked = _check_query(t)
+    if asked.ndim:
+        raise ValueError(f"one time is expected here; got {asked.size}. Call it for each.")
+    return float(asked)
 
 
 def _check_query(t: npt.ArrayLike) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -76,8 +77,8 @@ class TimeGrid:
         check_convention(convention)
         if spacing not in get_args(Spacing):
             raise ValueError(f"spacing is {spacing!r}, but 'linear', 'log' or 'quantile' is expected.")
-        if n_nodes < 1:
-            raise ValueError(f"n_nodes is {n_nodes}, but at least 1 output node is needed.")
+        if not isinstance(n_nodes, numbers.Integral) or n_nodes < 1:
+            raise ValueError(f"n_nodes is {n_nodes!r}, but a whole number of at least 1 output node is needed.")
         last = float(time.max())
         if last <= 0:
             raise ValueError("every time is 0, so no grid can be laid over them. Check the time column.")

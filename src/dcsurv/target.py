@@ -37,7 +37,7 @@ def make_outcome(time: npt.ArrayLike, event: npt.ArrayLike) -> npt.NDArray[np.vo
     -------
     Structured array with the fields ``event`` (bool) and ``time`` (float64), shape (n,).
     """
-    return _assemble(np.asarray(time), np.asarray(event))
+    return _assemble(_filled(time), _filled(event))
 
 
 def check_outcome(y: Any, *, min_events: int = 0, n_rows: int | None = None) -> npt.NDArray[np.void]:
@@ -213,6 +213,13 @@ def _from_names(columns: dict[str, npt.NDArray[Any]], what: str) -> tuple[npt.ND
     if set(columns) != {"event", "time"}:
         raise ValueError(f"y is {what}, but exactly 'time' and 'event' are expected. {_HOW_TO_BUILD}")
     return columns["time"], columns["event"]
+
+
+def _filled(column: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return a column as an array, with NaN where a masked array hides a value."""
+    if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
+        return np.ma.filled(column.astype(np.float64), np.nan)
+    return np.asarray(column)
 
 
 def _assemble(time: npt.NDArray[Any], event: npt.NDArray[Any]) -> npt.NDArray[np.void]:

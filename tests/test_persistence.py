@@ -24,7 +24,7 @@ from dcsurv.persistence import ModelFileError
 from dcsurv.preprocessing import Preprocessor
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format1"
-KINDS = ["CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS"]
+KINDS = ["CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS", "CalibratedEnsemble"]
 SHORT = {"max_epochs": 2, "random_state": 0}
 GRID = {**SHORT, "n_nodes": 6, "encoder_size": 4, "decoder_size": 4}
 MODELS = [

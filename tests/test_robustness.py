@@ -120,6 +120,13 @@ def test_settings_changed_after_the_fit_are_not_saved(data, tmp_path):
     np.testing.assert_array_equal(dcsurv.load(tmp_path / "model").predict(data[0]), model.predict(data[0]))
 
 
+def test_parameters_set_after_the_fit_do_not_change_predictions(data):
+    X, y = data
+    model = small_dcs().fit(X, y)
+    before = model.predict(X)
+    np.testing.assert_array_equal(model.set_params(preprocess=None, decoder_size=64).predict(X), before)
+
+
 def test_any_seed_of_numpy_will_do(data, tmp_path):
     X, y = data
     by_int, by_numpy = (small_dcs(random_state=seed).fit(X, y) for seed in (7, np.int64(7)))

@@ -186,7 +186,9 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Check shape, column names and numbers; a DataFrame stays one where columns may be of any type."""
-        if self.preprocess is None:
+        # A fitted model goes by what it was fitted with, whatever its parameters say since.
+        as_they_are = self.preprocess is None if reset else self.preprocessor_ is None
+        if as_they_are:
             return validate_data(self, X, reset=reset, dtype=np.float32)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from sklearn.base import clone
 
+from dcsurv.calibration import CalibratedEnsemble
 from dcsurv.datasets import NAMES
 from dcsurv.experiments.peers import PEERS, Peer
 from dcsurv.models import paper_settings
@@ -25,6 +26,8 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "DCS-quant, linear spacing": {"spacing": "linear"},
     "DCS-quant, log spacing": {"spacing": "log"},
 }
+# The row of this library: the cross-fitted, recalibrated ensemble as users get it, the same on every dataset.
+CALIBRATED: Final = "calibrated DCS"
 # Rows written under another number are not read as results.
 FORMAT: Final = 1
 
@@ -65,6 +68,8 @@ class Task:
     def cost(self) -> float:
         """A rough guess of the time it takes, in arbitrary units, to run long tasks first and to see the end."""
         patients = {"support": 7098, "metabric": 1523, "flchain": 6299}[self.dataset]
+        if isinstance(self.estimator, CalibratedEnsemble):
+            return patients * self.estimator.n_members * 100 * 500.0
         if isinstance(self.estimator, GridEstimator):
             directions = 2 if getattr(self.estimator, "bidirectional", False) else 1
             width = max(self.estimator.decoder_size, 32) * self.estimator.decoder_layers * directions
@@ -84,7 +89,7 @@ class Plan:
     datasets
         Names of embedded cohorts.
     models
-        Names (the paper's eight, its ablations, peers), or estimators by name.
+        Names (the paper's eight, its ablations, ``"calibrated DCS"``, peers), or estimators by name.
     splits
         Seeds of the stratified 80/20 splits.
     seeds
@@ -147,7 +152,7 @@ class Plan:
         # Also inside pipelines and ensembles, whose parameters go by names such as dcs__random_state.
         inner = {name: wanted[last] for name in estimator.get_params() if (last := name.split("__")[-1]) in wanted}
         estimator.set_params(**inner)
-        settings = {name: _identity(value) for name, value in sorted(estimator.get_params(deep=False).items())}
+        settings = {name: identity_text(value) for name, value in sorted(estimator.get_params(deep=False).items())}
         settings["class"] = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
         return Task(dataset, model, split, seed, int(self.n_bootstrap), settings, estimator)
 
@@ -165,16 +170,18 @@ class Plan:
             return paper_settings(model, dataset)
         if model in ABLATIONS:
             return paper_settings("DCS-quant", dataset, **ABLATIONS[model])
+        if model == CALIBRATED:
+            return CalibratedEnsemble(time_unit="days")
         if model in PEERS:
             peer = PEERS[model]
             if not peer.installed():
                 raise PlanError(f"{model} needs the package {peer.distribution}, which is not installed.")
             return clone(peer)
-        possible = [*PAPER_MODELS, *ABLATIONS, *PEERS]
+        possible = [*PAPER_MODELS, *ABLATIONS, CALIBRATED, *PEERS]
         raise PlanError(f"unknown model {model!r}; there are {', '.join(map(repr, possible))}.")
 
 
-def _identity(value: Any) -> str:
+def identity_text(value: Any) -> str:
     """Return a parameter as text that is the same if and only if the parameter is.
 
     Not its repr: NumPy and scikit-learn abbreviate theirs, and a plain object's holds its address.
@@ -184,10 +191,10 @@ def _identity(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {_identity(value[key])}" for key in sorted(value, key=repr)) + "}"
+        return "{" + ", ".join(f"{key!r}: {identity_text(value[key])}" for key in sorted(value, key=repr)) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_identity, value)) + "]"
+        return "[" + ", ".join(map(identity_text, value)) + "]"
     if hasattr(value, "get_params") and not isinstance(value, type):
         name = f"{type(value).__module__}.{type(value).__qualname__}"
-        return name + _identity(value.get_params(deep=False))
+        return name + identity_text(value.get_params(deep=False))
     raise PlanError(f"the parameter {value!r} cannot be identified, so its results could not be found again.")

@@ -2,6 +2,7 @@
 
 from dcsurv.losses.calibrated import (
     calibrated_ranking,
+    censoring_node_weight,
     ranked_probability_score,
     ranking_kernel,
     survival_from_logits,
@@ -12,6 +13,7 @@ from dcsurv.losses.discrete import drsa
 __all__ = [
     "calibrated_ranking",
     "case_control",
+    "censoring_node_weight",
     "cox_partial_likelihood",
     "drsa",
     "ranked_probability_score",

@@ -50,6 +50,32 @@ def ranked_probability_score(
     return squared.sum(1) if node_weight is None else (squared * node_weight).sum(1)
 
 
+def censoring_node_weight(bucket: Tensor, node_inverse: Tensor, own_inverse: Tensor) -> Tensor:
+    r"""Return the weights that take the bias of censoring out of the ranked probability score.
+
+    .. math:: v_{il} = \frac{1[l < l_i]}{G(g_l-)} + \frac{1[l \ge l_i]}{G(z_i-)}
+
+    with :math:`l_i` the first node at which patient i is not known to be alive.
+
+    A patient seen alive at a node stands for those censored before it, one with an event for those censored before
+    the event. (What a censored patient has after the censoring counts for nothing in the score, whatever its weight.)
+    Without weights the score prefers curves below the truth: of those censored early only their survival is seen.
+
+    Parameters
+    ----------
+    bucket
+        As in :func:`ranked_probability_score`, shape (n,).
+    node_inverse, own_inverse
+        1/G just before the nodes, shape (L,), and just before each patient's time, shape (n,).
+
+    Returns
+    -------
+    Shape (n, L).
+    """
+    alive = torch.arange(len(node_inverse), device=bucket.device) < bucket.unsqueeze(1)
+    return torch.where(alive, node_inverse, own_inverse.unsqueeze(1))
+
+
 def ranking_kernel(
     survival: Tensor,
     bucket: Tensor,

@@ -45,5 +45,12 @@ class DRSA(GridEstimator):
     def _architecture(self) -> dict[str, Any]:
         return {"step_input": True}
 
-    def _loss(self, logits: Tensor, bucket: Tensor, event: Tensor, weight: Tensor | None) -> Tensor:
+    def _loss(
+        self,
+        logits: Tensor,
+        bucket: Tensor,
+        event: Tensor,
+        weight: Tensor | None,
+        node_weight: Tensor | None = None,
+    ) -> Tensor:
         return drsa(logits, bucket, event, alpha=self.alpha, sample_weight=weight)

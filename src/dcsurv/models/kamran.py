@@ -62,7 +62,14 @@ class Kamran(GridEstimator):
             "step_input": self.step_input,
         }
 
-    def _loss(self, logits: Tensor, bucket: Tensor, event: Tensor, weight: Tensor | None) -> Tensor:
+    def _loss(
+        self,
+        logits: Tensor,
+        bucket: Tensor,
+        event: Tensor,
+        weight: Tensor | None,
+        node_weight: Tensor | None = None,
+    ) -> Tensor:
         return calibrated_ranking(
             survival_from_logits(logits),
             bucket,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -19,6 +20,7 @@ from dcsurv.grid import Convention, Spacing, TimeGrid
 from dcsurv.losses import survival_from_logits
 from dcsurv.models.base import Features, Outcome, SurvivalEstimator
 from dcsurv.networks import EncoderDecoder
+from dcsurv.nonparametric import kaplan_meier
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import FloatArray, IntArray
 from dcsurv.training import BatchLoss, isolated_torch, train, validation_split
@@ -42,6 +44,10 @@ def _check_device(device: Any) -> None:
         available = ", ".join(repr(name) for name, is_there in there.items() if is_there)
         raise ValueError(f"device is {device!r}, but this machine has {available} only.")
 
+
+# Hazards at which a network may start, so that the logit of each is one that training can move.
+_START_HAZARDS = 1e-3, 0.5
+_LEAST_SURVIVAL = 1e-6
 
 # Rows to train on, and rows set aside for early stopping.
 Parts: TypeAlias = tuple[IntArray, IntArray]
@@ -106,6 +112,9 @@ class NetworkEstimator(SurvivalEstimator):
     def _batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
         """Return the loss of a batch of rows, given all rows and how they are split for validation."""
 
+    def _prepare(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+        """Set what the network takes from the rows to train on before training, such as the edges of bins."""
+
     def _after_training(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         """Estimate what the network needs besides its weights, such as a baseline hazard."""
 
@@ -118,7 +127,10 @@ class NetworkEstimator(SurvivalEstimator):
         )
         self.n_inputs_ = X.shape[1]
         with isolated_torch(seed, device):
-            self.network_ = self._build().to(device)
+            self.network_ = self._build()
+            rows = parts[0]
+            self._prepare(self.network_, X[rows], y[rows], None if weight is None else weight[rows])
+            self.network_.to(device)
             tensor_weight = None if weight is None else torch.as_tensor(weight, dtype=torch.float32, device=device)
             self.history_ = train(
                 self.network_,
@@ -192,7 +204,8 @@ class GridEstimator(NetworkEstimator):
     n_nodes
         Number of output nodes, L.
     convention
-        How the grid is laid: see :meth:`dcsurv.TimeGrid.make`.
+        How the grid is laid, see :meth:`dcsurv.TimeGrid.make`, and where training starts: at the hazards of the cohort
+        (default), or at one half for every node (paper).
     encoder_layers, encoder_size
         Dense layers before the decoder (0: none) and nodes in each.
     decoder_layers, decoder_size
@@ -228,8 +241,38 @@ class GridEstimator(NetworkEstimator):
         return {}
 
     @abstractmethod
-    def _loss(self, logits: Tensor, bucket: Tensor, event: Tensor, weight: Tensor | None) -> Tensor:
-        """Return the loss of a batch: hazard logits (n, L), bucket and event (n,)."""
+    def _loss(
+        self,
+        logits: Tensor,
+        bucket: Tensor,
+        event: Tensor,
+        weight: Tensor | None,
+        node_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss of a batch: hazard logits (n, L), bucket, event and weight (n,), node weights (n, L)."""
+
+    def _prepare(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+        """Start at the hazards of the whole cohort, except in the paper's convention, where all start at one half.
+
+        From one half at every node, survival starts at almost 0, and with few events the way back up can take so
+        many epochs that training ends before it has learned to tell patients apart.
+        """
+        if self.convention == "paper":
+            return
+        assert isinstance(network, EncoderDecoder)
+        survival = np.concatenate([[1.0], kaplan_meier(y, sample_weight=weight)(self.grid_.nodes)])
+        hazard = 1.0 - survival[1:] / np.maximum(survival[:-1], _LEAST_SURVIVAL)
+        network.start_at(np.clip(hazard, *_START_HAZARDS))
+
+    def _bucket(self, y: Outcome) -> IntArray:
+        """Return the first node, 0-based, at which a patient is not known to be alive; L beyond the grid."""
+        return self.grid_.bucket(y["time"])
+
+    def _node_weights(
+        self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Return the function from rows to the weights of their nodes, (n, L), or None: all are 1."""
+        return None
 
     def _build(self) -> nn.Module:
         return EncoderDecoder(
@@ -249,13 +292,15 @@ class GridEstimator(NetworkEstimator):
         return super()._fit(X, y, weight)
 
     def _batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
-        bucket = torch.as_tensor(self.grid_.bucket(y["time"]), device=X.device)
+        bucket = torch.as_tensor(self._bucket(y), device=X.device)
         event = torch.as_tensor(np.ascontiguousarray(y["event"]), device=X.device)
+        node_weights = self._node_weights(y, weight, parts, X.device)
 
         def loss(network: nn.Module, rows: Tensor) -> Tensor:
             logits = network(X.index_select(0, rows))
             some = None if weight is None else weight.index_select(0, rows)
-            return self._loss(logits, bucket.index_select(0, rows), event.index_select(0, rows), some)
+            nodes = None if node_weights is None else node_weights(rows)
+            return self._loss(logits, bucket.index_select(0, rows), event.index_select(0, rows), some, nodes)
 
         return loss
 

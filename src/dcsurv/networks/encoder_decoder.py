@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dcsurv.networks.embedding import PiecewiseLinear
 from dcsurv.networks.recurrent import RecurrentDecoder
 
 
@@ -24,6 +27,8 @@ class EncoderDecoder(nn.Module):
     ----------
     n_features, n_nodes
         Number of inputs and of output nodes, L.
+    feature_bins
+        Bins of the :class:`PiecewiseLinear` embedding before the encoder; 0: the features as they are.
     step_input
         Whether the position l/L of the node is joined to the features at every step.
     """
@@ -44,6 +49,7 @@ class EncoderDecoder(nn.Module):
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         step_input: bool = False,
+        feature_bins: int = 0,
     ) -> None:
         super().__init__()
         if decoder_layers == 0 and (bidirectional or skip or step_input):
@@ -55,7 +61,8 @@ class EncoderDecoder(nn.Module):
         self.step_input = step_input
         self.skip = skip
 
-        width = n_features + step_input
+        self.embedding = PiecewiseLinear(n_features, feature_bins) if feature_bins else None
+        width = (n_features if self.embedding is None else self.embedding.width) + step_input
         encoder: list[nn.Module] = []
         for _ in range(encoder_layers):
             encoder += [nn.Linear(width, encoder_size), nn.ReLU(), nn.Dropout(dropout)]
@@ -85,8 +92,21 @@ class EncoderDecoder(nn.Module):
                 nn.init.xavier_uniform_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
+    @torch.no_grad()
+    def start_at(self, hazard: npt.NDArray[np.float64]) -> None:
+        """Set the last bias so that an untrained network predicts about these hazards, (L,), for everybody.
+
+        With a recurrent decoder, whose nodes share that bias, their mean.
+        """
+        last = self.aggregation[-1]
+        assert isinstance(last, nn.Linear)
+        goal = torch.as_tensor(hazard if self.decoder is None else hazard.mean(keepdims=True), dtype=torch.float32)
+        last.bias.copy_(torch.logit(goal))
+
     def forward(self, x: Tensor) -> Tensor:
         """Map features (n, n_features) to hazard logits (n, L)."""
+        if self.embedding is not None:
+            x = self.embedding(x)
         encoding = self.encoder(self._with_steps(x) if self.step_input else x)  # (n, E), or (L, n, E) with steps
         if self.decoder is None:
             logits: Tensor = self.aggregation(encoding)

@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check bench quality paper datasets clean
+.PHONY: demo test check docs bench quality paper calibrated tuning development datasets clean
 
 demo: $(VENV)/.runtime
-	$(BIN)/python scripts/demo.py
+	$(BIN)/dcsurv demo
 
 test: check
 	$(BIN)/python -m pytest -n 2
@@ -17,6 +17,10 @@ check: $(VENV)/.development
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation into site/; warnings are errors. `scripts/gallery.py` redraws the pictures of the gallery.
+docs: $(VENV)/.development
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 # Ratios against peers, one thread, nothing else running; writes benchmarks/results.json.
 bench: $(VENV)/.development
@@ -31,6 +35,20 @@ paper: $(VENV)/.development
 	$(BIN)/dcsurv reproduce -o reproduction
 	mkdir -p docs/results/paper
 	cp -r reproduction/README.md reproduction/tables reproduction/figures reproduction/rows docs/results/paper/
+
+# Every model on five splits (about an hour and a half on two cores) into docs/results/calibrated.
+calibrated: $(VENV)/.development
+	$(BIN)/dcsurv reproduce --protocol repeated --splits 5 -o reproduction/repeated
+	mkdir -p docs/results/calibrated
+	cp -r reproduction/repeated/README.md reproduction/repeated/tables reproduction/repeated/rows docs/results/calibrated/
+
+# How the defaults of the calibrated model were chosen, on other cohorts; writes docs/results/development.
+development: $(VENV)/.development
+	$(BIN)/python benchmarks/development.py
+
+# A search of settings and its judgement on the test part; writes docs/results/tuning.
+tuning: $(VENV)/.development
+	$(BIN)/python benchmarks/tuning.py
 
 # Rebuild the embedded cohorts from their source packages and compare.
 datasets: $(VENV)/.development

@@ -1,25 +1,33 @@
-"""Fill README.md's tables from the committed results; `--check` only says whether they are up to date."""
+"""Fill the tables of README.md and the documentation from the committed results.
+
+A table stands between `<!-- name -->` and `<!-- /name -->`. `--check` only says whether all are up to date.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+RESULTS = ROOT / "docs" / "results"
+PAPER_TABLES = RESULTS / "paper" / "tables"
+COHORTS = ("support", "metabric", "flchain")
+_MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
 
 
 def quality() -> str:
     """Return the five-split table, as `make quality` wrote it."""
-    lines = (ROOT / "benchmarks" / "quality.md").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if line.startswith("|"))
+    return _table_of(ROOT / "benchmarks" / "quality.md")
 
 
 def bench() -> str:
     """Return the speed ratios, as `make bench` wrote them."""
-    results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    results = _benchmarks()
     rows = [
         ("C-td, 20,000 patients, 200 nodes", "pycox", results["ctd_vs_pycox"]),
         ("cumulative-dynamic AUC, 20,000 patients, 50 times", "scikit-survival", results["cdauc_vs_sksurv"]),
@@ -29,27 +37,181 @@ def bench() -> str:
         (f"training step of the decoder, {shape}", "torch.nn.LSTM", ratio)
         for shape, ratio in results["decoder_vs_nn_lstm"].items()
     ]
-    lines = ["| what | against | times faster |", "|---|---|---|"]
-    return "\n".join(lines + [f"| {what} | {peer} | {ratio:.1f} |" for what, peer, ratio in rows])
+    return _table(["what", "against", "times faster"], [(what, peer, f"{ratio:.1f}") for what, peer, ratio in rows])
+
+
+def large() -> str:
+    """Return seconds and memory of the large jobs of `make bench`."""
+    results = _benchmarks()
+    jobs = {
+        "one epoch of DCS over 1,000,000 rows": "epoch_over_1000000_rows",
+        "curves of 100,000 patients, 40 nodes": "predict_100000_patients_40_nodes",
+        "curves of 100,000 patients, 700 nodes": "predict_100000_patients_700_nodes",
+        "curves of 100,000 patients, CoxTime": "predict_100000_patients_coxtime",
+        "all metrics of 100,000 patients": "metrics_at_100000",
+    }
+    rows = [
+        (job, f"{results[key]['seconds']:.1f}", f"{results[key]['peak_memory_gb']:.1f}") for job, key in jobs.items()
+    ]
+    return _table(["what", "seconds, one thread", "peak memory (GB)"], rows)
+
+
+def pairs() -> str:
+    """Return the comparable pairs of the three cohorts: Table I of the reproduction."""
+    rows = []
+    for row in _rows(PAPER_TABLES / "table-I.csv"):
+        count = [f"{float(row[name]) / 1e6:.1f} million" for name in ("A", "B")]
+        rows.append((row["dataset"].upper(), f"{float(row['censoring_rate']):.0%}", *count, f"{float(row['F']):.2f}"))
+    return _table(["cohort", "censored", "event-event pairs", "with censored partners", "times as many"], rows)
+
+
+def models() -> str:
+    """Return ranking, calibration and training time of the eight models on the paper's split."""
+    found = {(row["dataset"], row["model"]): row for row in _rows(PAPER_TABLES / "point-values.csv")}
+    rows = []
+    for model in _MODELS:
+        cells = []
+        for cohort in COHORTS:
+            row = found[cohort, model]
+            numbers = " / ".join(f"{float(row[f'paper {metric}']):.3f}" for metric in ("C-td", "CDAUC", "DDC"))
+            cells.append(f"{numbers} ({float(row['fit_seconds']):.0f} s)")
+        rows.append((model, *cells))
+    return _table(["model", *(cohort.upper() for cohort in COHORTS)], rows)
+
+
+def calibrated() -> str:
+    """Return the calibrated ensemble beside the other models over repeated splits; before that was run, DCS alone."""
+    path = RESULTS / "calibrated" / "tables" / "repeated.csv"
+    if not path.exists():
+        caption = (
+            "DCS-quant with the paper's settings, one network without recalibration, mean ± sd over five stratified "
+            "80/20 splits, the paper's conventions. Made by `make quality`."
+        )
+        return f"{quality()}\n\n{caption}"
+    found = {(row["dataset"], row["model"]): row for row in _rows(path)}
+    names = list(dict.fromkeys(model for _, model in found))
+    metrics = ("C-td", "CDAUC", "DDC", "IBS")
+    rows = []
+    for model in names:
+        cells = []
+        for cohort in COHORTS:
+            row = found.get((cohort, model))
+            cells.append("" if row is None else " / ".join(f"{float(row[f'{m} mean']):.4f}" for m in metrics))
+        rows.append((model, *cells))
+    runs = sorted({int(float(row["runs"])) for row in found.values()})
+    command = re.search(r"Made by `([^`]+)`", (RESULTS / "calibrated" / "README.md").read_text(encoding="utf-8"))
+    source = f"`{command[1]}`" if command else "the run in `docs/results/calibrated`"
+    caption = (
+        f"{' / '.join(metrics)}, means over {' or '.join(map(str, runs))} stratified 80/20 splits, default "
+        f"conventions. Made by {source}."
+    )
+    return _table(["model", *(cohort.upper() for cohort in COHORTS)], rows) + "\n\n" + caption
+
+
+# What was to be reached, fixed before the run: mean over splits, by cohort.
+_GOALS: dict[str, tuple[float | None, float | None, float | None]] = {
+    "C-td": (0.648, 0.690, 0.803),
+    "CDAUC": (0.685, 0.735, 0.832),
+    "DDC": (0.003, 0.009, 0.001),
+    "IBS": (None, None, None),
+    "ICI@Q1": (0.02, 0.035, 0.015),
+    "ICI@Q2": (0.02, 0.035, 0.015),
+    "ICI@Q3": (0.02, 0.035, 0.015),
+}
+_HIGHER = ("C-td", "CDAUC")
+
+
+def goals() -> str:
+    """Return the calibrated model's means beside the goals, the best of the paper's rows and the best peer."""
+    path = RESULTS / "calibrated" / "tables" / "repeated.csv"
+    if not path.exists():
+        return "The run is not committed yet."
+    found = {(row["dataset"], row["model"]): row for row in _rows(path)}
+    rows = []
+    for k, cohort in enumerate(COHORTS):
+        for metric, wanted in _GOALS.items():
+            column, sign = f"{metric} mean", 1 if metric in _HIGHER else -1
+            values = {model: float(row[column]) for (name, model), row in found.items() if name == cohort}
+            ours = values.pop("calibrated DCS")
+            paper = max((m for m in values if m in _MODELS), key=lambda m: sign * values[m])
+            peers = [m for m in values if m not in _MODELS]
+            peer = max(peers, key=lambda m: sign * values[m]) if peers else None
+            goal = wanted[k]
+            limit = (max if sign > 0 else min)(values.values()) if goal is None else goal
+            text = "lowest of all rows" if goal is None else f"{'at least' if sign > 0 else 'at most'} {goal:g}"
+            rows.append(
+                (
+                    cohort.upper(),
+                    metric,
+                    f"{ours:.4f}",
+                    text,
+                    "yes" if sign * ours >= sign * limit else f"no, {abs(ours - limit):.4f} away",
+                    f"{values[paper]:.4f} ({paper})",
+                    "" if peer is None else f"{values[peer]:.4f} ({peer})",
+                )
+            )
+    header = ["cohort", "metric", "calibrated DCS", "goal", "reached", "best of the paper's eight", "best peer"]
+    return _table(header, rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "quality": quality,
+    "bench": bench,
+    "large": large,
+    "pairs": pairs,
+    "models": models,
+    "calibrated": calibrated,
+    "goals": goals,
+}
+
+
+def pages() -> list[Path]:
+    """Return README.md and the pages of the documentation, without the results themselves."""
+    docs = [page for page in sorted((ROOT / "docs").rglob("*.md")) if RESULTS not in page.parents]
+    return [ROOT / "README.md", *docs]
 
 
 def filled(text: str) -> str:
-    """Return the text with every table between its markers made anew."""
-    for name, table in (("quality", quality()), ("bench", bench())):
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
-        text, count = re.subn(pattern, lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text, flags=re.S)
-        if count != 1:
-            raise SystemExit(f"README.md needs exactly one pair of markers for {name!r}; found {count}.")
-    return text
+    """Return a page with every table between its markers made anew."""
+
+    def table(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->\n{TABLES[match[1]]()}\n<!-- /{match[1]} -->"
+
+    return re.sub(rf"<!-- ({'|'.join(TABLES)}) -->\n.*?<!-- /\1 -->", table, text, flags=re.S)
+
+
+def _table(header: list[str], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _table_of(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if line.startswith("|"))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _benchmarks() -> dict[str, Any]:
+    out: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    return out
 
 
 def main() -> None:
-    text = README.read_text(encoding="utf-8")
-    if "--check" in sys.argv:
-        raise SystemExit(
-            0 if filled(text) == text else "README.md is behind the results: run scripts/update_readme.py."
-        )
-    README.write_text(filled(text), encoding="utf-8")
+    behind = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        new = filled(text)
+        if new == text:
+            continue
+        behind.append(page.relative_to(ROOT).as_posix())
+        if "--check" not in sys.argv:
+            page.write_text(new, encoding="utf-8")
+    if "--check" in sys.argv and behind:
+        raise SystemExit(f"{', '.join(behind)} behind the results: run scripts/update_readme.py.")
 
 
 if __name__ == "__main__":

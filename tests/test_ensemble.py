@@ -36,7 +36,7 @@ def metabric() -> Any:
 
 @pytest.fixture(scope="module")
 def fitted(metabric: Any) -> CalibratedEnsemble:
-    return CalibratedEnsemble(estimator=CHEAP, n_members=4, random_state=0).fit(*metabric[:2])
+    return CalibratedEnsemble(estimator=CHEAP, n_members=4, seeds_per_member=2, random_state=0).fit(*metabric[:2])
 
 
 def simulated(seed: int, n: int, late: float = 0.0) -> tuple[pd.DataFrame, Any, SurvivalCurves]:
@@ -71,15 +71,15 @@ def test_curves_are_the_mapped_mean_of_members_trained_without_their_fold(
     np.testing.assert_allclose(fitted.predict(X_test), -curves.rmst(), rtol=1e-12)
 
     # The folds are those of the seed, members have never seen their own, and the maps rest on these curves only.
-    draws = np.random.RandomState(0).randint(2**31 - 1, size=5)
-    folds = fold_indices(y, n_folds=4, random_state=int(draws[0]))
+    draws = np.random.RandomState(0).randint(2**31 - 1, size=9)
+    folds = [fold for fold in fold_indices(y, n_folds=4, random_state=int(draws[0])) for _ in range(2)]
     prepared = fitted.preprocessor_.transform(X)
-    out_of_fold = np.empty((len(y), len(nodes)))
+    out_of_fold = np.zeros((len(y), len(nodes)))
     for (train, left_out), seed, member in zip(folds, draws[1:], fitted.members_, strict=True):
         alone = clone(CHEAP).set_params(preprocess=None, random_state=int(seed)).fit(prepared[train], y[train])
         own = member.predict_survival_function(prepared[left_out])
         np.testing.assert_allclose(alone.predict_survival_function(prepared[left_out]).values, own.values, atol=1e-4)
-        out_of_fold[left_out] = own.evaluate(nodes)
+        out_of_fold[left_out] += own.evaluate(nodes) / 2
     again = MapSequence([HorizonMap(), RankPreservingMap()]).fit(y, SurvivalCurves(nodes, out_of_fold))
     np.testing.assert_allclose(
         again.transform(SurvivalCurves(nodes, mean)).evaluate(anywhere), curves.evaluate(anywhere), atol=1e-6
@@ -88,8 +88,10 @@ def test_curves_are_the_mapped_mean_of_members_trained_without_their_fold(
 
 def test_maps_help_calibration_and_leave_the_ranking(fitted: CalibratedEnsemble, metabric: Any) -> None:
     X, y, X_test, y_test = metabric
-    raw = CalibratedEnsemble(estimator=CHEAP, n_members=4, maps=(), random_state=0).fit(X, y)
-    ranked = CalibratedEnsemble(estimator=CHEAP, n_members=4, maps=["rank"], random_state=0).fit(X, y)
+    raw = CalibratedEnsemble(estimator=CHEAP, n_members=4, seeds_per_member=2, maps=(), random_state=0).fit(X, y)
+    ranked = CalibratedEnsemble(estimator=CHEAP, n_members=4, seeds_per_member=2, maps=["rank"], random_state=0).fit(
+        X, y
+    )
     before, after = raw.predict_survival_function(X_test), fitted.predict_survival_function(X_test)
     assert ddc(y_test, after) < ddc(y_test, before)
     assert raw.score(X_test, y_test) == concordance_index_td(y_test, before) > 0.6
@@ -104,7 +106,7 @@ def test_ensemble_comes_close_to_a_known_truth() -> None:
     X, y, _ = simulated(0, 2000)
     X_new, y_new, truth = simulated(1, 2000)
     member = DCS(decoder_layers=0, max_epochs=15, learning_rate=0.01, lam=1.0, n_nodes=20)
-    settings: dict[str, Any] = {"estimator": member, "n_members": 3, "random_state": 0}
+    settings: dict[str, Any] = {"estimator": member, "n_members": 3, "seeds_per_member": 1, "random_state": 0}
     raw = CalibratedEnsemble(**settings, maps=()).fit(X, y).predict_survival_function(X_new)
     ours = CalibratedEnsemble(**settings).fit(X, y).predict_survival_function(X_new)
     t = np.linspace(1, 15, 30)
@@ -198,7 +200,7 @@ def test_other_members_weights_and_scoring(metabric: Any, tmp_path: Path) -> Non
     scores = cross_val_score(cox, X, y, cv=3)
     assert (scores > 0.55).all()
     plain = CalibratedEnsemble(
-        estimator=DeepSurv(max_epochs=3, layer_size=8), n_members=2, preprocess=None, random_state=0
+        estimator=DeepSurv(max_epochs=3, layer_size=8), n_members=2, seeds_per_member=1, preprocess=None, random_state=0
     )
     numbers = cox.preprocessor_.transform(X)
     assert plain.fit(numbers, y).predict(numbers[:5]).shape == (5,)
@@ -225,6 +227,7 @@ def test_what_cannot_work_is_refused(metabric: Any, tmp_path: Path) -> None:
     for settings, message in (
         ({"estimator": "DCS"}, "estimator is a str"),
         ({"n_members": 1}, "n_members is 1"),
+        ({"seeds_per_member": 0}, "seeds_per_member is 0"),
         ({"maps": ("magic",)}, "maps is"),
         ({"maps": "rank"}, "maps is"),
         ({"estimator": CoxPH(), "n_members": 61}, "Use fewer members"),

@@ -10,7 +10,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Annotation, Text
@@ -19,6 +18,7 @@ from cohorts import random_cohort
 from dcsurv import SurvivalCurves, figures, make_outcome
 from dcsurv.experiments.paper_data import figure_3, supplement_figure_1
 from dcsurv.nonparametric import kaplan_meier
+from figure_checks import check_texts
 
 MODELS = ["CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant"]
 LONG = ["Calibrated ensemble of DCS-quant, cross-fitted", *MODELS[1:]]
@@ -88,41 +88,13 @@ def lines(ax, **properties):
 # --- for all of them ---------------------------------------------------------------------------------------------
 
 
-def shown_texts(figure):
-    """Return every piece of text that is drawn, with its box on the page."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
-    unseen = set()
-    for ax in figure.axes:
-        for axis in (ax.xaxis, ax.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
-                if not (axis.get_visible() and ax.axison and low <= tick.get_loc() <= high):
-                    unseen |= {id(tick.label1), id(tick.label2)}
-    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text() and id(text) not in unseen]
-    return [(text.get_text(), Text.get_window_extent(text, renderer)) for text in texts]
-
-
 NAMES = ["figure 3", "three cohorts", "pairs", "curves", "curves, long names", "curves of one model", "curves of five",
          "C-td", "DDC", "one cell", "long names", "censoring", "network"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_is_cut_off_or_covers_another(drawn, name):
-    figure = drawn[name]
-    texts = shown_texts(figure)
-    assert len(texts) > 5
-    page = figure.bbox
-    for text, box in texts:
-        assert box.x0 >= -1, f"{text!r} is cut off on the left"
-        assert box.x1 <= page.x1 + 1, f"{text!r} is cut off on the right"
-        assert box.y0 >= -1, f"{text!r} is cut off at the bottom"
-        assert box.y1 <= page.y1 + 1, f"{text!r} is cut off at the top"
-    for k, (text, box) in enumerate(texts):
-        for other, other_box in texts[:k]:
-            width = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
-            height = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
-            assert min(width, height) < 1, f"{text!r} and {other!r} overlap"
+    check_texts(drawn[name])
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("censoring", "network")])

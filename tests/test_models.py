@@ -534,3 +534,13 @@ def test_cox_curves_have_a_bounded_number_of_nodes() -> None:
     at_risk = y["time"] >= model.times_[700]
     deaths = model.increments_[700] * model._risk(model._transform(X[at_risk]), model.times_[[700]]).sum()
     assert deaths == pytest.approx(kept[700] - kept[699], rel=1e-6)
+
+
+@pytest.mark.parametrize("split", [2, 4])
+def test_coxph_converges_where_long_steps_overshoot(split: int) -> None:
+    """Extreme values of kappa and lambda: with its default step, lifelines ends far from the optimum here."""
+    X, y = load("flchain")
+    train, test = train_test_indices(y, random_state=split)
+    model = CoxPH().fit(X.iloc[train], y[train])
+    assert np.abs(model.coef_).max() < 2
+    assert model.score(X.iloc[test], y[test]) > 0.77

@@ -255,3 +255,21 @@ def test_a_foreign_transformer_cannot_be_saved(flchain: Any, tmp_path: Path) -> 
 def test_a_file_can_be_copied_and_renamed(saved: Path, tmp_path: Path) -> None:
     shutil.copy(saved, tmp_path / "copy.bin")
     assert persistence.load(tmp_path / "copy.bin").get_params() == persistence.load(saved).get_params()
+
+
+def test_a_card_travels_with_the_model(flchain: Any, tmp_path: Path) -> None:
+    X, y = flchain
+    model = CoxPH().fit(X[:300], y[:300])
+    model.save(tmp_path / "plain.safetensors")
+    assert "card" not in persistence.read(tmp_path / "plain.safetensors")[0]
+    assert not hasattr(persistence.load(tmp_path / "plain.safetensors"), "card_")
+    model.card_ = {"outcome": {"time": "days"}, "words": ["größer"]}
+    model.save(tmp_path / "card.safetensors")
+    loaded = persistence.load(tmp_path / "card.safetensors")
+    assert loaded.card_ == model.card_
+    np.testing.assert_array_equal(loaded.predict(X[300:400]), model.predict(X[300:400]))
+    model.card_ = {"value": float("nan")}
+    with pytest.raises(ModelFileError, match="cannot be saved"):
+        model.save(tmp_path / "card.safetensors")
+    assert persistence.load(tmp_path / "card.safetensors").card_["words"] == ["größer"]
+    assert not hasattr(model.fit(X[:300], y[:300]), "card_")  # another fit, another card

@@ -7,12 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dcsurv import calibration, datasets, experiments, metrics, models
+    from dcsurv import calibration, cohort, datasets, experiments, metrics, models
     from dcsurv.calibration import CalibratedEnsemble, recalibrate
     from dcsurv.curves import SurvivalCurves
+    from dcsurv.experiments.tuning import Tuned, tune
     from dcsurv.grid import TimeGrid
     from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
     from dcsurv.persistence import load
+    from dcsurv.report import write_report
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
 
 __version__ = "0.1.0"
@@ -27,9 +29,11 @@ __all__ = [
     "Kamran",
     "SurvivalCurves",
     "TimeGrid",
+    "Tuned",
     "__version__",
     "calibration",
     "check_outcome",
+    "cohort",
     "datasets",
     "experiments",
     "fold_indices",
@@ -40,15 +44,19 @@ __all__ = [
     "paper_settings",
     "recalibrate",
     "train_test_indices",
+    "tune",
+    "write_report",
 ]
 
 _ROOM_OF = {
     **dict.fromkeys(("CalibratedEnsemble", "recalibrate"), "calibration"),
     **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
+    **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     "SurvivalCurves": "curves",
     "TimeGrid": "grid",
     "load": "persistence",
+    "write_report": "report",
 }
 
 

@@ -12,8 +12,10 @@ import importlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +79,14 @@ def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, also after a power failure.
+    """Write a file that is there whole or not at all, also after a power failure."""
+    with written_atomically(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def written_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to write that is there whole at the end of the block, or not at all if the block fails.
 
     It is written beside its place, as ``.NAME.*.part``, and then moved there, so that no reader ever meets half of it.
     """
@@ -86,7 +95,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's files are for the owner alone

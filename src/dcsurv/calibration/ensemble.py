@@ -40,6 +40,22 @@ class Band(NamedTuple):
     upper: FloatArray
 
 
+def default_member() -> DCS:
+    """Return what a calibrated ensemble is made of by default: a DCS without recurrent decoder, unfitted.
+
+    Its score is weighted against censoring, its features are spread over bins. Chosen on cohorts other than the three
+    of the paper: ``benchmarks/development.md``.
+    """
+    return DCS(
+        censoring_weights=True,
+        feature_bins=8,
+        encoder_layers=2,
+        encoder_size=64,
+        decoder_layers=0,
+        weight_decay=1e-3,
+    )
+
+
 @saveable
 @dataclass(kw_only=True, repr=False, eq=False)
 class CalibratedEnsemble(SurvivalEstimator):
@@ -52,10 +68,14 @@ class CalibratedEnsemble(SurvivalEstimator):
     Parameters
     ----------
     estimator
-        What the members are: any of the six models, unfitted; default ``DCS()``. Its own ``preprocess`` is not used:
-        the ensemble prepares the features once for all members.
+        What the members are: any of the six models, unfitted; default :func:`default_member`, a DCS. Its own
+        ``preprocess`` is not used: the ensemble prepares the features once for all members.
     n_members
         Number of folds and members, K, at least 2.
+    seeds_per_member
+        Networks, trained from different seeds, whose mean each member is. With one, the maps are fitted on curves of
+        single networks, which are more extreme than the mean of all that they then correct. Members without a seed,
+        such as CoxPH, are fitted once.
     maps
         Names of the maps in the order in which they are applied: ``"horizon"`` (:class:`HorizonMap`) and ``"rank"``
         (:class:`RankPreservingMap`). An empty tuple averages only.
@@ -69,7 +89,8 @@ class CalibratedEnsemble(SurvivalEstimator):
     Attributes
     ----------
     members_
-        The fitted members; their inputs are the features after preprocessing.
+        The fitted networks of all members, those of one member in a row; their inputs are the features after
+        preprocessing.
     map_
         The fitted :class:`MapSequence`.
 
@@ -81,6 +102,7 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     estimator: Any = None
     n_members: int = 5
+    seeds_per_member: int = 3
     maps: Sequence[str] = ("horizon", "rank")
     n_jobs: int | None = 1
     random_state: Any = None
@@ -98,19 +120,21 @@ class CalibratedEnsemble(SurvivalEstimator):
             )
         template = self._template()
         generator = as_random_state(self.random_state)
-        fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + self.n_members))
+        n_seeds = self.seeds_per_member if hasattr(template, "random_state") else 1
+        fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + self.n_members * n_seeds))
         folds = fold_indices(y, n_folds=self.n_members, random_state=fold_seed)
+        dealt = [fold for fold in folds for _ in range(n_seeds)]
         tasks = [
             joblib.delayed(_train_member)(_seeded(template, seed), X, y, weight, train, left_out)
-            for (train, left_out), seed in zip(folds, seeds, strict=True)
+            for (train, left_out), seed in zip(dealt, seeds, strict=True)
         ]
         fitted = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
         self._adopt([member for member, _ in fitted])
         # Rows of different members come on different nodes: all are read on the common ones.
-        left_out_rows = np.concatenate([left_out for _, left_out in folds])
-        values = np.concatenate([curves.evaluate(self.nodes_) for _, curves in fitted])
-        out_of_fold = np.empty_like(values)
-        out_of_fold[left_out_rows] = values
+        out_of_fold = np.zeros((len(y), len(self.nodes_)))
+        for (_, left_out), (_, curves) in zip(dealt, fitted, strict=True):
+            out_of_fold[left_out] += curves.evaluate(self.nodes_)
+        out_of_fold /= n_seeds
         curves = SurvivalCurves(self.nodes_, out_of_fold, interpolation=self.interpolation_)
         self.map_ = make_maps(self.maps).fit(y, curves, weight)
         return {
@@ -119,7 +143,7 @@ class CalibratedEnsemble(SurvivalEstimator):
         }
 
     def _template(self) -> SurvivalEstimator:
-        template = DCS() if self.estimator is None else clone(self.estimator)
+        template = default_member() if self.estimator is None else clone(self.estimator)
         template.set_params(preprocess=None)
         return template
 
@@ -137,8 +161,10 @@ class CalibratedEnsemble(SurvivalEstimator):
                 f"estimator is a {type(self.estimator).__name__}, but one of {', '.join(_MEMBERS)} is expected. Curves "
                 "of other models can be recalibrated with HorizonMap and RankPreservingMap."
             )
-        if isinstance(self.n_members, bool) or not isinstance(self.n_members, int) or self.n_members < 2:
-            raise ValueError(f"n_members is {self.n_members!r}, but a whole number of at least 2 is expected.")
+        for name, least in (("n_members", 2), ("seeds_per_member", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is {value!r}, but a whole number of at least {least} is expected.")
         make_maps(self.maps)
 
     # --- predicting ---------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class RankPreservingMap(RecalibrationMap):
     small survival probabilities keep all their digits.
     """
 
-    def __init__(self, *, prior: float = 2.0) -> None:
+    def __init__(self, *, prior: float = 200.0) -> None:
         self.prior = _check_prior(prior)
         self._set([0.0, 1.0], [0.0, 1.0], 1.0)
 
@@ -186,7 +186,7 @@ class HorizonMap(RecalibrationMap):
     Assumes that censoring is independent of event and x.
     """
 
-    def __init__(self, *, prior: float = 2.0) -> None:
+    def __init__(self, *, prior: float = 50.0) -> None:
         self.prior = _check_prior(prior)
         self._set([1.0], [0.0], [1.0])
 
@@ -312,7 +312,7 @@ class _Chain:
 
 def _check_prior(prior: float) -> float:
     if not 0 < prior < np.inf:
-        raise ValueError(f"prior is {prior!r}, but a number of patients above 0 is expected, such as 2.")
+        raise ValueError(f"prior is {prior!r}, but a number of patients above 0 is expected, such as 50.")
     return float(prior)
 
 

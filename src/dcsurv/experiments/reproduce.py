@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -357,7 +358,8 @@ def _repeated_tables(out: Reproduction, results: Results) -> None:
         ),
     }
     for name, (metrics, caption) in shown.items():
-        cells = wide_cells(numbers, lambda row, m=metrics: " / ".join(f"{row[f'{one} mean']:.4f}" for one in m))
+        columns = [f"{metric} mean" for metric in metrics]
+        cells = wide_cells(numbers, partial(_joined, columns))
         out.add(Table(name, caption, numbers, cells))
     reference = next((name for name in _REFERENCES if name in set(rows["model"])), None)
     if reference is not None and rows["model"].nunique() > 1:
@@ -369,6 +371,10 @@ def _repeated_tables(out: Reproduction, results: Results) -> None:
                 "corrected for shared patients."
             )
             out.add(Table(f"difference-{metric}", caption, part, wide_cells(part, _gap)))
+
+
+def _joined(columns: Sequence[str], row: pd.Series) -> str:
+    return " / ".join(f"{row[column]:.4f}" for column in columns)
 
 
 def _gap(row: pd.Series) -> str:

@@ -12,6 +12,8 @@ from dcsurv.metrics.calibration import (
 )
 from dcsurv.metrics.concordance import concordance_index_harrell, concordance_index_td, concordance_index_uno
 from dcsurv.metrics.evaluation import compare, default_horizons, evaluate
+from dcsurv.metrics.net_benefit import net_benefit
+from dcsurv.metrics.over_time import evaluate_over_time
 from dcsurv.metrics.pairs import PairCounts, pair_counts
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "ddc_floor",
     "default_horizons",
     "evaluate",
+    "evaluate_over_time",
     "integrated_brier_score",
+    "net_benefit",
     "pair_counts",
 ]

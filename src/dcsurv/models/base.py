@@ -43,6 +43,12 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         and fitted.
     time_unit
         What the times are measured in, such as "days". Only kept, in the model and its file.
+
+    Attributes
+    ----------
+    card_
+        What else should travel with a fitted model and its file, if anybody has set it: plain data for JSON, such as
+        the names of the outcome's columns. Never rows of patients.
     """
 
     preprocess: Any = "auto"
@@ -272,6 +278,9 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             },
             **header,
         }
+        card = getattr(self, "card_", None)
+        if card is not None:
+            document["card"] = card
         save(path, type(self).__name__, document, arrays)
 
     @classmethod
@@ -288,6 +297,8 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         state = header["preprocessing"]
         model.preprocessor_ = None if state is None else Preprocessor.from_state(state)
         model.training_summary_ = header["training"]
+        if "card" in header:
+            model.card_ = header["card"]
         model._restore(header, arrays)
         model.fitted_parameters_ = model._parameter_texts()
         return model

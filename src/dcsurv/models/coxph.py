@@ -15,6 +15,10 @@ from dcsurv.nonparametric import breslow
 from dcsurv.persistence import Arrays, Header, saveable
 from dcsurv.target import FloatArray
 
+# Newton's steps as shares of the full one; the first is lifelines' own.
+_STEPS = 0.95, 0.5, 0.1
+_NOT_CONVERGED = "Newton-Raphson failed to converge"
+
 
 @saveable
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -65,22 +69,30 @@ class CoxPH(SurvivalEstimator):
         frame = pd.DataFrame(X).add_prefix("x").assign(time=y["time"], event=y["event"])
         if weight is not None:
             frame = frame.assign(weight=weight)[weight > 0]
-        fitter = CoxPHFitter(penalizer=self.penalizer)
+        options: dict[str, Any] = {"weights_col": None if weight is None else "weight"}
         with warnings.catch_warnings():
             # That weights are not whole numbers matters to standard errors, which are not used here, and rare
             # categories or many columns are no reason to worry as long as the fit converges.
             warnings.simplefilter("ignore", StatisticalWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("default", "Newton-Raphson failed to converge", ConvergenceWarning)
             warnings.simplefilter("error", LinAlgWarning)
-            try:
-                fitter.fit(frame, "time", "event", weights_col=None if weight is None else "weight")
-            except (ConvergenceError, LinAlgWarning, np.linalg.LinAlgError) as error:
-                raise ValueError(
-                    f"the Cox model did not converge ({str(error).splitlines()[0]}). Columns that determine each "
-                    f"other or the outcome are the usual cause: drop them, or raise penalizer (it is "
-                    f"{self.penalizer:g})."
-                ) from error
+            for step in _STEPS:
+                fitter = CoxPHFitter(penalizer=self.penalizer)
+                last = step == _STEPS[-1]
+                # Long steps overshoot where a column has extreme values: shorter ones are tried before giving up.
+                warnings.filterwarnings("default" if last else "error", _NOT_CONVERGED, ConvergenceWarning)
+                try:
+                    fitter.fit(frame, "time", "event", fit_options={"step_size": step, "max_steps": 500}, **options)
+                    break
+                except ConvergenceWarning:
+                    continue
+                except (ConvergenceError, LinAlgWarning, np.linalg.LinAlgError) as error:
+                    if last:
+                        raise ValueError(
+                            f"the Cox model did not converge ({str(error).splitlines()[0]}). Columns that determine "
+                            f"each other or the outcome are the usual cause: drop them, or raise penalizer (it is "
+                            f"{self.penalizer:g})."
+                        ) from error
         return fitter.params_.to_numpy(), float(fitter.log_likelihood_)
 
     def _log_risk(self, X: Features) -> FloatArray:

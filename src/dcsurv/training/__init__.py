@@ -1,7 +1,17 @@
 """Training: one loop for every network."""
 
 from dcsurv.training.history import History
-from dcsurv.training.loop import BatchLoss, evaluate, isolated_torch, train, validation_split
+from dcsurv.training.loop import BatchLoss, Watcher, evaluate, isolated_torch, train, validation_split, watch
 from dcsurv.training.threads import one_thread
 
-__all__ = ["BatchLoss", "History", "evaluate", "isolated_torch", "one_thread", "train", "validation_split"]
+__all__ = [
+    "BatchLoss",
+    "History",
+    "Watcher",
+    "evaluate",
+    "isolated_torch",
+    "one_thread",
+    "train",
+    "validation_split",
+    "watch",
+]

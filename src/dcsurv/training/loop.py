@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +22,10 @@ from dcsurv.training.history import History
 
 # loss(network, rows): the loss of the network on some rows of the data that the function holds.
 BatchLoss: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
+
+# watcher(epoch, history): called after every epoch; what it raises ends the training.
+Watcher: TypeAlias = Callable[[int, History], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("dcsurv_watcher", default=None)
 
 # Validation batches may be larger than those of training: more pairs and larger risk sets, hence less noise.
 VALIDATION_BATCH = 1024
@@ -80,6 +85,7 @@ def train(
     history = History()
     best_loss = math.inf
     best_weights: dict[str, Tensor] | None = None
+    watcher = _watcher.get()
     started = time.perf_counter()
     try:
         with _progress(verbose, max_epochs) as report:
@@ -106,6 +112,8 @@ def train(
                     best_loss, history.best_epoch = current, epoch
                     best_weights = {name: value.clone() for name, value in network.state_dict().items()}
                 report(epoch, history)
+                if watcher is not None:
+                    watcher(epoch, history)
                 if epoch - history.best_epoch >= patience:
                     history.stopped_by = "patience"
                     break
@@ -124,6 +132,20 @@ def train(
     network.eval()
     history.seconds = time.perf_counter() - started
     return history
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Iterator[None]:
+    """Call ``watcher(epoch, history)`` after every epoch of the trainings inside the block.
+
+    It may look at the network, which the next epoch puts back into training mode, and it may end the training by
+    raising. No estimator needs a parameter for it, and trainings in other threads and processes are not watched.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @torch.no_grad()

@@ -1,78 +1,44 @@
-"""Figures from curves and tables: the paper's, and the schematics of the documentation.
-
-Every function returns a :class:`matplotlib.figure.Figure` of its own; pyplot, its backend and the user's settings
-are left alone. :func:`save` writes a figure as SVG and PNG, the same bytes every time.
-"""
+"""The paper's figures, and the schematics of the documentation."""
 
 from __future__ import annotations
 
-import functools
-import io
 import math
-import os
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.datasets import NAMES
+from dcsurv.figures.style import (
+    DARK,
+    DASHED,
+    GREY,
+    PALE,
+    PALETTE,
+    RED,
+    WIDTH,
+    check_columns,
+    mark,
+    new_figure,
+    styled,
+    wrapped,
+)
 from dcsurv.nonparametric import kaplan_meier
-from dcsurv.persistence import write_atomically
 from dcsurv.target import unpack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-P = ParamSpec("P")
-
-# Two columns of a paper, in inches; a slide shows it well, too.
-_WIDTH = 7.2
-# Paul Tol's vibrant colours, made to stay distinct in colour blindness, and black; red is kept for the odd one out.
-PALETTE = ("#0077BB", "#EE7733", "#009988", "#EE3377", "#33BBEE", "#000000")
-RED, DARK, GREY, PALE = "#CC3311", "#333333", "#888888", "#DDDDDD"
-_STYLE = {
-    **dict.fromkeys(("font.size", "figure.labelsize", "axes.titlesize"), 9),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": DARK,
-    "axes.linewidth": 0.7,
-    "lines.linewidth": 1.2,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "dcsurv",  # without one, identifiers inside an SVG are random
-}
-_DASHED = (0, (4, 3))
 _BETTER = {"C-td": "higher", "CDAUC": "higher", "IBS": "lower", "DDC": "lower", "ICI": "lower"}
 # Where results differ by more than this factor, a linear axis would press the small ones into one dot.
 _LOG_FROM = 10.0
 _PANELS_PER_ROW = 4
-_NAME_LETTERS = 24
 
 
-def _style() -> AbstractContextManager[None]:
-    from matplotlib import style
-
-    return style.context(["default", _STYLE])
-
-
-def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    @functools.wraps(draw)
-    def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with _style():
-            return draw(*args, **kwargs)
-
-    return inner
-
-
-@_styled
+@styled
 def events_per_node(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw how many events fall to each output node: Fig. 3 and supplement Fig. 2 of the paper.
 
@@ -88,9 +54,9 @@ def events_per_node(tables: Mapping[str, pd.DataFrame]) -> Figure:
     if not tables:
         raise ValueError("tables is empty. Pass the table of at least one dataset by name.")
     for name, table in tables.items():
-        _check_columns(table, ("spacing", "node", "time", "events"), f"the table of {name!r}")
+        check_columns(table, ("spacing", "node", "time", "events"), f"the table of {name!r}")
     spacings = list(dict.fromkeys(next(iter(tables.values()))["spacing"]))
-    figure = _figure(_WIDTH, 0.5 + 1.7 * len(tables))
+    figure = new_figure(WIDTH, 0.5 + 1.7 * len(tables))
     panels = figure.subplots(len(tables), len(spacings), sharey="row", squeeze=False)
     for row, (name, table) in zip(panels, tables.items(), strict=True):
         if set(table["spacing"]) != set(spacings):
@@ -99,7 +65,7 @@ def events_per_node(tables: Mapping[str, pd.DataFrame]) -> Figure:
             part = table[table["spacing"] == spacing]
             ax.bar(part["node"], part["events"], width=0.85, color=PALETTE[0])
             level = float(part["events"].mean())
-            ax.axhline(level, color=DARK, linewidth=0.8, linestyle=_DASHED)
+            ax.axhline(level, color=DARK, linewidth=0.8, linestyle=DASHED)
             ax.set_xticks(part["node"], [f"{time:g}" for time in part["time"]], rotation=90)
             ax.tick_params(axis="x", length=0)
         row[0].set_ylabel(f"{_display(name)}\nevents")
@@ -110,7 +76,7 @@ def events_per_node(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-@_styled
+@styled
 def comparable_pairs(table: pd.DataFrame) -> Figure:
     """Draw comparable pairs against the censoring rate c, observed and estimated: supplement Fig. 1 of the paper.
 
@@ -124,10 +90,10 @@ def comparable_pairs(table: pd.DataFrame) -> Figure:
     -------
     (a) both kinds of pairs with (1-c)^2 / 2 and (1-c) / 2; (b) F with 1 / (1-c).
     """
-    _check_columns(table, ("dataset", "resampled", "censoring_rate", "A", "B", "F"), "the table of pairs")
+    check_columns(table, ("dataset", "resampled", "censoring_rate", "A", "B", "F"), "the table of pairs")
     names = list(dict.fromkeys(table["dataset"]))
     colors = {name: PALETTE[k % len(PALETTE)] for k, name in enumerate(names)} | {"uniform": RED}
-    figure = _figure(_WIDTH, 3.5)
+    figure = new_figure(WIDTH, 3.5)
     pairs, factor = figure.subplots(1, 2)
     c = np.linspace(0, min(0.97, float(table["censoring_rate"].max()) + 0.02), 200)
     for ax, estimate in ((pairs, (1 - c) ** 2 / 2), (pairs, (1 - c) / 2), (factor, 1 / (1 - c))):
@@ -150,16 +116,16 @@ def comparable_pairs(table: pd.DataFrame) -> Figure:
     for ax, letter in ((pairs, "a"), (factor, "b")):
         ax.set(xlabel="censoring rate $c$", xlim=(0, 1))
         ax.set_title(letter, loc="left", fontweight="bold")
-    handles = [_mark(_display(name), color=colors[name], marker="s", markersize=5) for name in names]
+    handles = [mark(_display(name), color=colors[name], marker="s", markersize=5) for name in names]
     marks = {"old: event-event pairs, |A|": ("o", 5.0), "new: event-any pairs, |B|": ("x", 5.0)}
     marks |= {"cohort as it is": ("D", 6.5), "resampled": ("D", 3.0)}
     for label, (marker, size) in marks.items():
-        handles.append(_mark(label, color=DARK, marker=marker, markersize=size, markerfacecolor="none"))
+        handles.append(mark(label, color=DARK, marker=marker, markersize=size, markerfacecolor="none"))
     figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / 2))
     return figure
 
 
-@_styled
+@styled
 def survival_curves(
     curves: Mapping[str, SurvivalCurves], y: Any, rows: Sequence[int], time_unit: str = "days"
 ) -> Figure:
@@ -191,7 +157,7 @@ def survival_curves(
     n_columns = math.ceil(len(curves) / n_rows)
     legend_columns = min(_PANELS_PER_ROW, 1 + n_columns)
     legend_height = 0.2 * math.ceil((1 + len(shown)) / legend_columns)
-    figure = _figure(min(_WIDTH, 1.6 + 2.4 * n_columns), 0.4 + legend_height + 1.75 * n_rows)
+    figure = new_figure(min(WIDTH, 1.6 + 2.4 * n_columns), 0.4 + legend_height + 1.75 * n_rows)
     panels = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
     flat = panels.ravel()
     cohort = kaplan_meier((time, event))
@@ -199,7 +165,7 @@ def survival_curves(
         ax.step(np.append(0, cohort.times), np.append(1, cohort.values), where="post", color=GREY, linewidth=0.8)
         own = as_curves(predicted, len(time))[shown]
         _draw_patients(ax, own, time[shown], event[shown], float(time.max()))
-        ax.set_title(_wrapped(name))
+        ax.set_title(wrapped(name))
     flat[0].set(xlim=(0, 1.03 * time.max()), ylim=(0, 1.02), yticks=[0, 0.5, 1])
     for ax in flat[len(curves) :]:
         ax.remove()
@@ -212,8 +178,8 @@ def survival_curves(
     for color, row in zip(PALETTE, shown, strict=False):
         label, fill = ("event", color) if event[row] else ("censored", "white")
         style = {"color": color, "linestyle": "-", "marker": "o", "markersize": 5, "markerfacecolor": fill}
-        handles.append(_mark(f"patient {row} ({label})", **style))
-    handles.append(_mark("Kaplan-Meier", color=GREY, linestyle="-", linewidth=0.8))
+        handles.append(mark(f"patient {row} ({label})", **style))
+    handles.append(mark("Kaplan-Meier", color=GREY, linestyle="-", linewidth=0.8))
     figure.legend(handles=handles, loc="outside upper center", ncols=legend_columns)
     return figure
 
@@ -230,7 +196,7 @@ def _draw_patients(ax: Axes, own: SurvivalCurves, time: Any, event: Any, end: fl
         ax.plot(z, here, marker="o", markersize=5, color=color, markerfacecolor=fill, zorder=3, clip_on=False)
 
 
-@_styled
+@styled
 def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Figure:
     """Draw mean and standard deviation of one metric, models as rows and datasets as columns.
 
@@ -250,7 +216,7 @@ def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Fi
 
     for part, what in ((table, "table"), (printed, "printed")):
         if part is not None:
-            _check_columns(part, ("metric", "model", "dataset", "mean", "sd"), what)
+            check_columns(part, ("metric", "model", "dataset", "mean", "sd"), what)
             if part.duplicated(["model", "dataset"]).any():
                 raise ValueError(f"{what} has a model twice for one dataset. Aggregate it to one row for each.")
     series = [(table, "ours", "o", PALETTE[0])]
@@ -263,10 +229,10 @@ def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Fi
     if len(metrics) > 1:
         raise ValueError(f"the rows are of the metrics {metrics}. Pass those of one metric.")
     models, datasets = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["dataset"]))
-    labels = [_wrapped(model) for model in models]
+    labels = [wrapped(model) for model in models]
     row_height = 0.18 + 0.14 * (1 + max(label.count("\n") for label in labels))
     logarithmic = means.min() > 0 and means.max() > _LOG_FROM * means.min()
-    figure = _figure(1.5 + 1.9 * len(datasets), 1.2 + row_height * len(models))
+    figure = new_figure(1.5 + 1.9 * len(datasets), 1.2 + row_height * len(models))
     panels = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
     for ax, dataset in zip(panels, datasets, strict=True):
         ax.set_xscale("log" if logarithmic else "linear")
@@ -294,10 +260,10 @@ def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Fi
     return figure
 
 
-@_styled
+@styled
 def censoring_schematic() -> Figure:
     """Draw what censoring means, Fig. 1 of the paper: a patient is observed until z, with an event or without."""
-    figure = _figure(4.8, 2.6)
+    figure = new_figure(4.8, 2.6)
     ax = figure.subplots()
     end = 10.0
     for k, (z, d) in enumerate([(4.2, 1), (7.6, 0), (2.6, 0), (8.6, 1), (end, 0)], start=1):
@@ -307,24 +273,24 @@ def censoring_schematic() -> Figure:
         ax.plot(z, k, marker="o", markersize=8, color=color, markerfacecolor=color if d else "white", mew=1.6)
         ax.text(z, k - 0.3, f"$z_{k}$", ha="center", va="bottom", bbox={"color": "white", "pad": 0.5})
         ax.text(end + 1.6, k, f"$d_{k} = {d}$", va="center")
-    ax.axvline(end, color=GREY, linewidth=0.8, linestyle=_DASHED, zorder=0)
+    ax.axvline(end, color=GREY, linewidth=0.8, linestyle=DASHED, zorder=0)
     ax.set(xlim=(0, end + 3), ylim=(5.5, 0.2), xlabel="time since the start of observation")
     ax.set_yticks(range(1, 6), [f"patient {k}" for k in range(1, 6)])
     ax.set_xticks([0, end], ["0", "end of study"])
     ax.tick_params(length=0)
     handles = [
-        _mark("event", color=PALETTE[0], marker="o", markersize=7),
-        _mark("censored", color=PALETTE[1], marker="o", markersize=7, markerfacecolor="white", mew=1.6),
-        _mark("not observed", color=GREY, linestyle=":"),
+        mark("event", color=PALETTE[0], marker="o", markersize=7),
+        mark("censored", color=PALETTE[1], marker="o", markersize=7, markerfacecolor="white", mew=1.6),
+        mark("not observed", color=GREY, linestyle=":"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
-@_styled
+@styled
 def network_schematic() -> Figure:
     """Draw the DCS network from features to curve, and what its two losses pull at: Fig. 2 of the paper."""
-    figure = _figure(_WIDTH, 3.4)
+    figure = new_figure(WIDTH, 3.4)
     net, curve = figure.subplots(1, 2, width_ratios=[1.5, 1])
     net.set(xlim=(0, 10), ylim=(0, 8))
     net.axis("off")
@@ -373,41 +339,6 @@ def _draw_losses(ax: Axes) -> None:
     ax.set_xticks([z], ["$z_i$"])
 
 
-def save(figure: Figure, path_without_suffix: str | os.PathLike[str]) -> list[Path]:
-    """Write a figure as SVG and as PNG (200 dpi); the same figure gives the same bytes.
-
-    Each file appears when it is complete, or not at all. The folder must exist.
-
-    Returns
-    -------
-    The two paths.
-    """
-    target = Path(path_without_suffix)
-    out = []
-    # A date or a version would change the bytes of an unchanged figure.
-    for suffix, metadata in ((".svg", {"Date": None, "Creator": None}), (".png", {"Software": None})):
-        buffer = io.BytesIO()
-        with _style():
-            figure.savefig(buffer, format=suffix[1:], metadata=metadata)
-        whole = target.with_name(target.name + suffix)
-        write_atomically(whole, buffer.getvalue())
-        out.append(whole)
-    return out
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _mark(label: str, **style: Any) -> Line2D:
-    """Return an entry of a legend."""
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label=label, **({"linestyle": "none"} | style))
-
-
 def _box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
     frame = {"boxstyle": "square,pad=0.6", "facecolor": (color, 0.25), "edgecolor": DARK, "linewidth": 0.8}
     ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame)
@@ -420,17 +351,3 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], color
 
 def _display(dataset: str) -> str:
     return dataset.upper() if dataset in NAMES else f"{dataset} (synthetic)" if dataset == "uniform" else dataset
-
-
-def _wrapped(model: str) -> str:
-    return "\n".join(textwrap.wrap(model, _NAME_LETTERS))
-
-
-def _check_columns(table: Any, needed: Iterable[str], what: str) -> None:
-    if not isinstance(table, pd.DataFrame):
-        raise ValueError(f"{what} is a {type(table).__name__}, but a DataFrame is expected.")
-    missing = [column for column in needed if column not in table]
-    if missing:
-        raise ValueError(f"{what} lacks the columns {missing}; it has {list(table.columns)}.")
-    if table.empty:
-        raise ValueError(f"{what} has no rows, so there is nothing to draw.")

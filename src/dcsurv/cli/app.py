@@ -1,0 +1,56 @@
+"""The command `dcsurv`: its help, its version, its exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from dcsurv import __version__
+from dcsurv.cli.shell import TERMINATED, Group, out
+
+_HELP = """Individual survival prediction: S(t|x) for every patient.
+
+Start with `dcsurv demo`, or with a table of your own:
+`dcsurv check patients.csv --time days --event died`, then `fit`, `predict`, `report`.
+"""
+_EPILOG = (
+    "Exit codes: 0 done; 1 something failed on the way, or `check` found what must be repaired; 2 wrong use, or an "
+    "input that cannot be used; 130 interrupted; 143 told to end. A command that fails leaves no half-written file. "
+    "DCSURV_DEBUG=1 shows tracebacks."
+)
+
+app = typer.Typer(
+    name="dcsurv",
+    cls=Group,
+    help=_HELP,
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"dcsurv {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Entry point of the command `dcsurv`."""
+    # A command that is told to end (by a scheduler, say) tidies up as it does after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    sys.exit(app())

@@ -1,0 +1,118 @@
+"""``dcsurv check``, and reading a cohort for the other commands."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dcsurv.cli import options as o
+from dcsurv.cli.app import app
+from dcsurv.cli.shell import FAILED, Shell
+from dcsurv.cli.tables import plural, show_cohort, show_findings
+from dcsurv.cohort import (
+    Cohort,
+    Finding,
+    Horizon,
+    ModelCard,
+    check_cohort,
+    inspect_table,
+    parse_horizons,
+    read_cohort,
+)
+
+
+@app.command()
+def check(
+    data: o.DataFile,
+    time: o.Time,
+    event: o.Event,
+    event_value: o.EventValue = None,
+    start: o.Start = None,
+    date_format: o.DateFormat = None,
+    unit: o.UnitOption = None,
+    horizons: o.Horizons = None,
+    categorical: o.Categorical = None,
+    numeric: o.Numeric = None,
+    drop: o.Drop = None,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    encoding: o.Encoding = None,
+    sheet: o.Sheet = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Look at a table before anything is trained: what will hurt, and what to do about it.
+
+    Finds duplicate rows, times of 0, columns that give the outcome away, constant and id-like columns, too few events,
+    missing values and the last usable horizon. Ends with 1 if a model cannot be fitted.
+    """
+    shell = Shell(as_json)
+    cohort = ask_cohort(
+        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
+        categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal, encoding=encoding,
+        sheet=sheet,
+    )  # fmt: skip
+    asked = parse_horizons(horizons, cohort.unit) if horizons else []
+    findings = check_cohort(cohort, asked)
+    show_cohort(shell, cohort)
+    shell.show()
+    show_findings(shell, findings)
+    bad = [finding for finding in findings if finding.severity == "error"]
+    suspicious = [finding for finding in findings if finding.severity == "warning"]
+    shell.show()
+    told = [(name, value) for name, value in (("--time", time), ("--event", event), ("--unit", unit)) if value]
+    options = " ".join(f"{name} {shlex.quote(value)}" for name, value in told)
+    command = f"dcsurv fit {shlex.quote(str(data))} {options} -o model.safetensors"
+    if bad:
+        shell.say(f"{plural(len(bad), 'error')} to repair before a model can be fitted.")
+    else:
+        what = plural(len(suspicious), "warning") + ". " if suspicious else "Nothing stands in the way. "
+        shell.say(f"{what}Next: {command}")
+    shell.result(describe(cohort, findings))
+    if bad:
+        raise typer.Exit(FAILED)
+
+
+def ask_cohort(
+    data: Path,
+    *,
+    time: str,
+    event: str,
+    event_value: list[str] | None,
+    start: str | None,
+    date_format: str | None,
+    unit: str | None,
+    categorical: list[str] | None,
+    numeric: list[str] | None,
+    drop: list[str] | None,
+    delimiter: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    sheet: str | None,
+) -> Cohort:
+    """Read the cohort that the options of a command describe."""
+    reading = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "sheet": sheet}
+    columns = inspect_table(data, **reading).columns
+    return read_cohort(
+        data, time=time, event=event, event_values=event_value or (), start=start, date_format=date_format, unit=unit,
+        categorical=o.names(categorical, columns), numeric=o.names(numeric, columns), drop=o.names(drop, columns),
+        **reading,
+    )  # fmt: skip
+
+
+def describe(cohort: Cohort, findings: list[Finding]) -> dict[str, Any]:
+    """Return what is known about a cohort as plain data."""
+    return {
+        "data": cohort.to_dict(),
+        "outcome": cohort.outcome.to_dict(),
+        "columns": [column.to_dict() for column in cohort.columns],
+        "notes": cohort.notes,
+        "findings": [finding.to_dict() for finding in findings],
+    }
+
+
+def horizons_for(card: ModelCard, horizons: str | None) -> list[Horizon]:
+    """Return the horizons asked for, or those of the model."""
+    return parse_horizons(horizons, card.unit) if horizons else card.horizons

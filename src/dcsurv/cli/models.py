@@ -1,0 +1,312 @@
+"""``dcsurv evaluate``, ``recalibrate``, ``report`` and ``info``: what can be done with a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dcsurv.cli import options as o
+from dcsurv.cli.app import app
+from dcsurv.cli.data import horizons_for
+from dcsurv.cli.fitting import show_evaluation, write_page
+from dcsurv.cli.shell import Shell, finite, note
+from dcsurv.cli.tables import add, plain_table, plural, show_metrics, show_table
+from dcsurv.cohort import Cohort, CohortError, ModelCard, describe_time, read_cohort_for
+
+_SHOWN = 12
+
+
+@app.command()
+def evaluate(
+    model: o.ModelFile,
+    data: o.DataFile,
+    time: o.OtherTime = None,
+    event: o.OtherEvent = None,
+    event_value: o.EventValue = None,
+    start: o.Start = None,
+    horizons: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", help="Times of interest, such as 1y,5y. Default: those of the model.", show_default=False
+        ),
+    ] = None,
+    bootstrap: o.Resamples = 200,
+    seed: o.Seed = 0,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    encoding: o.Encoding = None,
+    sheet: o.Sheet = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Measure a model on patients with known outcomes that it was not fitted to."""
+    from dcsurv.cohort.evaluation import Evaluation, evaluate_curves
+    from dcsurv.persistence import load
+
+    shell = Shell(as_json)
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    cohort = _patients(
+        shell, data, fitted, time=time, event=event, event_value=event_value, start=start, delimiter=delimiter,
+        decimal=decimal, encoding=encoding, sheet=sheet,
+    )  # fmt: skip
+    if card.data.get("sha256") == cohort.digest:
+        note(
+            "This is the very file that the model was fitted to: the numbers flatter it. What it can do on new "
+            "patients is in `dcsurv info`, or in an evaluation on other patients."
+        )
+    chosen = horizons_for(card, horizons)
+    table, notes = evaluate_curves(
+        cohort.y, fitted.predict_survival_function(cohort.features), None, chosen, n_bootstrap=bootstrap, seed=seed
+    )
+    found = Evaluation(f"all patients of {data.name}", len(cohort), cohort.events, table, None, tuple(notes)).to_dict()
+    title = f"{type(fitted).__name__} on {len(cohort):,} patients ({cohort.events:,} events) of {data.name}"
+    show_metrics(shell, title, {"value (95 % interval)" if bootstrap else "value": found["metrics"]}, chosen, card.unit)
+    for text in notes:
+        note(text)
+    shell.result({"model": str(model), "data": cohort.to_dict(), **found})
+
+
+@app.command()
+def recalibrate(
+    model: o.ModelFile,
+    data: o.DataFile,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="Recalibrated model file to write.", show_default=False),
+    ],
+    time: o.OtherTime = None,
+    event: o.OtherEvent = None,
+    event_value: o.EventValue = None,
+    start: o.Start = None,
+    keep_ranking: Annotated[
+        bool, typer.Option("--keep-ranking", help="Leave the order of the patients exactly as it was.")
+    ] = False,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    encoding: o.Encoding = None,
+    sheet: o.Sheet = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Fit a model's probabilities to local patients, such as another hospital's; nothing is trained anew.
+
+    With few events the model stays close to what it was; with many it follows them.
+    """
+    from dcsurv.calibration import recalibrate as fit_map
+    from dcsurv.cohort.card import now
+    from dcsurv.persistence import load
+
+    shell = Shell(as_json)
+    o.check_output(output, data, model)
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    cohort = _patients(
+        shell, data, fitted, time=time, event=event, event_value=event_value, start=start, delimiter=delimiter,
+        decimal=decimal, encoding=encoding, sheet=sheet,
+    )  # fmt: skip
+    if card.data.get("sha256") == cohort.digest:
+        note("This is the very file that the model was fitted to; recalibrate with patients that it has not seen.")
+    if cohort.events == 0:
+        raise CohortError(f"none of the {len(cohort)} patients has the event, so there is nothing to recalibrate with.")
+    done = fit_map(fitted, cohort.features, cohort.y, maps=("rank",) if keep_ranking else ("horizon", "rank"))
+    entry = {
+        "data": cohort.to_dict(),
+        "created": now(),
+        "maps": ["rank"] if keep_ranking else ["horizon", "rank"],
+        "horizons": done.horizons.tolist(),
+        "mean_change": done.mean_change.tolist(),
+        "observed_expected_before": done.ratio_before.tolist(),
+        "observed_expected_after": done.ratio_after.tolist(),
+    }
+    card.recalibrations = [*card.recalibrations, finite(entry)]
+    card.attach(done.model)
+    done.model.save(output)
+    table = plain_table(
+        "by", "mean change of survival", "observed / expected before", "after, same patients", right=(1, 2, 3),
+    )  # fmt: skip
+    rows = zip(done.horizons, done.mean_change, done.ratio_before, done.ratio_after, strict=True)
+    for t, change, before, after in rows:
+        add(table, describe_time(float(t), card.unit), f"{change:.3f}", f"{before:.2f}", f"{after:.2f}")
+    show_table(shell, f"Recalibrated on {done.patients:,} patients ({done.events:,} events) of {data.name}", table)
+    shell.show()
+    shell.say(f"{output}: check it on patients that were not used here, with dcsurv evaluate {output} others.csv")
+    shell.result({"model": str(output), **entry})
+
+
+@app.command()
+def report(
+    model: o.ModelFile,
+    data: o.DataFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Report to write, .html.", show_default=False)
+    ],
+    train: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The table that the model was fitted to: adds what needs it, and CoxPH for comparison.",
+            show_default=False,
+        ),
+    ] = None,
+    time: o.OtherTime = None,
+    event: o.OtherEvent = None,
+    event_value: o.EventValue = None,
+    start: o.Start = None,
+    horizons: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", help="Times of interest, such as 1y,5y. Default: those of the model.", show_default=False
+        ),
+    ] = None,
+    subgroups: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMNS", help="Columns whose groups are reported on their own.", show_default=False),
+    ] = None,
+    patients: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Draw the curves of these real patients, such as 1,5,9 (rows with an outcome, from 1).",
+            show_default=False,
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.", show_default=False)] = None,
+    bootstrap: o.Resamples = 200,
+    seed: o.Seed = 0,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    encoding: o.Encoding = None,
+    sheet: o.Sheet = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Write an HTML report about a model on patients that it was not fitted to, with figures as SVG and PNG."""
+    from dcsurv.models import CoxPH
+    from dcsurv.persistence import load
+
+    shell = Shell(as_json)
+    o.check_output(output, data, model, suffixes=(".html",))
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    options: dict[str, Any] = {
+        "time": time, "event": event, "event_value": event_value, "start": start, "delimiter": delimiter,
+        "decimal": decimal, "encoding": encoding, "sheet": sheet,
+    }  # fmt: skip
+    cohort = _patients(shell, data, fitted, **options)
+    if card.data.get("sha256") == cohort.digest:
+        note("This is the very file that the model was fitted to: the report flatters it.")
+    before = None if train is None else _patients(shell, train, fitted, **options)
+    with shell.steps() as step:
+        reference = None
+        if before is not None:
+            step("fitting CoxPH for comparison")
+            reference = CoxPH(time_unit=card.unit).fit(before.features, before.y)
+        step(f"writing {output}")
+        made = write_page(
+            output, fitted, cohort.features, cohort.y,
+            X_train=None if before is None else before.features, y_train=None if before is None else before.y,
+            reference=reference, horizons=[horizon.time for horizon in horizons_for(card, horizons)], unit=card.unit,
+            subgroups=o.names(subgroups, list(cohort.features.columns)) or None, patients=_rows(patients, len(cohort)),
+            title=title, data_name=data.name, n_bootstrap=bootstrap, random_state=seed,
+        )  # fmt: skip
+    shell.say(f"{made.path}: the report, with {len(made.figures)} figures beside it.")
+    shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
+
+
+@app.command()
+def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
+    """Say what a model file holds: model, training, columns, horizons, and how good it was when it was fitted."""
+    from dcsurv.persistence import load, read
+
+    shell = Shell(as_json)
+    header, _ = read(model)
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    training = header["training"]
+    kind = header["kind"] + (f" of {training['member']}" if "member" in training else "")
+    shell.say(f"{model}: {kind}")
+    trained_on = card.trained_on or f"fitted to {training['patients']:,} patients"
+    shell.say(f"  trained    {trained_on}, {training['events']:,} events {card.created}")
+    if card.data:
+        shell.say(f"  data       {card.data['file']}, SHA-256 {str(card.data['sha256'])[:16]}…")
+    if card.outcome is not None:
+        shell.say(
+            f"  outcome    time {card.outcome.time!r}, event {card.outcome.event!r}: {card.outcome.coding.describe()}"
+        )
+    shell.say(
+        f"  unit       {card.unit or 'not given'}; predicts up to "
+        f"{describe_time(float(fitted._nodes()[-1]), card.unit)}"
+    )
+    shell.say(f"  horizons   {', '.join(horizon.label for horizon in card.horizons)}")
+    shell.say(
+        f"  versions   {', '.join(f'{name} {number}' for name, number in header['versions'].items())}; file format "
+        f"{header['format']}"
+    )
+    changed = _changed(fitted)
+    shell.say(f"  settings   {', '.join(f'{k}={v!r}' for k, v in changed.items()) or 'all as by default'}")
+    _show_columns(shell, fitted, card)
+    for entry in card.recalibrations:
+        shell.say(
+            f"Recalibrated {entry['created']} on {entry['data']['patients']:,} patients of {entry['data']['file']}; "
+            "what was measured below was before."
+        )
+    if card.evaluation is not None:
+        show_evaluation(shell, card, header["kind"])
+    kept = ("kind", "format", "parameters", "features", "training", "versions", "conventions", "time_unit", "card")
+    shell.result({"model": str(model), **{name: header.get(name) for name in kept}})
+
+
+def _patients(shell: Shell, data: Path, fitted: Any, *, event_value: list[str] | None, **options: Any) -> Cohort:
+    """Read patients with outcomes for a model, and say what was not as expected."""
+    cohort, odd = read_cohort_for(fitted, data, event_values=event_value or (), **options)
+    for text in (*cohort.notes, *(one.describe() for one in odd)):
+        note(text)
+    if cohort.incomplete:
+        note(f"{cohort.incomplete:,} rows without a time or an event are left out.")
+    coding = cohort.outcome.coding.describe()
+    shell.say(f"{cohort.name}: {plural(len(cohort), 'patient')}; event {cohort.outcome.event!r}: {coding}")
+    return cohort
+
+
+def _rows(text: str | None, n: int) -> list[int] | None:
+    """Return row numbers from 0 of a list that counts from 1."""
+    if text is None:
+        return None
+    try:
+        rows = [int(part) - 1 for part in text.split(",")]
+    except ValueError:
+        raise CohortError(f"--patients is {text!r}, but row numbers such as 1,5,9 are expected.") from None
+    if not all(0 <= row < n for row in rows):
+        raise CohortError(f"--patients names rows that are not there; there are 1 to {n}.")
+    return rows
+
+
+def _changed(fitted: Any) -> dict[str, Any]:
+    """Return the parameters that differ from their defaults, the members' among them."""
+    usual = type(fitted)().get_params(deep=False)
+    out = {k: v for k, v in fitted.get_params(deep=False).items() if v != usual[k] and k not in ("n_jobs", "time_unit")}
+    if out.get("estimator") is not None:
+        member = out.pop("estimator")
+        usual = type(member)().get_params(deep=False)
+        hidden = ("preprocess", "random_state", "time_unit")
+        out |= {k: v for k, v in member.get_params(deep=False).items() if v != usual[k] and k not in hidden}
+    return out
+
+
+def _show_columns(shell: Shell, fitted: Any, card: ModelCard) -> None:
+    from dcsurv.cohort.card import levels_of
+
+    levels = levels_of(fitted)
+    used = [column for column in card.columns if column.kind != "left out"]
+    table = plain_table("column", "taken as", "known levels")
+    for column in used[:_SHOWN]:
+        known = levels.get(column.name, [])
+        add(
+            table,
+            column.name,
+            column.kind,
+            ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else ""),
+        )
+    show_table(shell, f"Columns that it needs ({len(used)})", table)
+    if len(used) > _SHOWN:
+        shell.say(f"  and {len(used) - _SHOWN} more; --json lists all.")

@@ -1,0 +1,199 @@
+"""What the commands share: where results and notes go, what an error looks like, exit codes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+# Results go to standard output, everything else to standard error.
+out, err = Console(), Console(stderr=True)
+
+# Exit codes, as `dcsurv --help` tells them.
+FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+
+DEBUG = "DCSURV_DEBUG"
+# The base of typer's errors about options, which is click's or typer's own, as the release has it.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+class Group(TyperGroup):
+    """The commands; errors of all of them end here, in words instead of a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with _notes_from_warnings():
+            try:
+                return super().invoke(ctx)
+            except (typer.Exit, typer.Abort, _UsageError, BrokenPipeError):
+                raise
+            except KeyboardInterrupt:
+                fail("Stopped", "interrupted by Ctrl-C; nothing was left half-written.", INTERRUPTED)
+            except Exception as error:
+                if os.environ.get(DEBUG):
+                    traceback.print_exc()
+                fail("Error", *explain(error))
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """Return an error in words, and its exit code."""
+    text = str(error).strip()
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else ""
+        reason = {
+            errno.ENOSPC: "the disk is full. Make room, or write to another one with -o.",
+            errno.EFBIG: "the file became larger than is allowed here. Write to another place with -o.",
+            errno.EDQUOT: "your disk quota is used up. Make room, or write to another place with -o.",
+            errno.EACCES: f"there is no permission for{where}. Choose another place.",
+            errno.EROFS: f"{where.strip() or 'the disk'} cannot be written to. Choose another place with -o.",
+            errno.EISDIR: f"{where.strip() or 'the output'} is a folder. Name a file.",
+        }.get(error.errno or 0)
+        if reason:
+            return reason, FAILED
+        # A file of the user's that is not there is wrong use; anything else failed on the way.
+        return text, WRONG_USE if isinstance(error, FileNotFoundError) else FAILED
+    if isinstance(error, MemoryError):
+        return "there is not enough memory. Close other programs, or use fewer rows or columns.", FAILED
+    if isinstance(error, ValueError):
+        return text, WRONG_USE
+    if isinstance(error, FloatingPointError):
+        return text, FAILED
+    where = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"something unexpected happened ({where}). Please report it; {DEBUG}=1 shows where.", FAILED
+
+
+def fail(what: str, text: str, code: int) -> NoReturn:
+    """Print an error and end with an exit code."""
+    problem(what, text)
+    raise typer.Exit(code) from None
+
+
+def problem(what: str, text: str) -> None:
+    """Print an error as it is, without reading markup in it."""
+    err.print(f"{what}: {text}", style="red", markup=False, highlight=False, soft_wrap=not err.is_terminal)
+
+
+def note(text: str) -> None:
+    """Print something good to know."""
+    err.print(f"Note: {text}", style="yellow", markup=False, highlight=False, soft_wrap=not err.is_terminal)
+
+
+@contextmanager
+def _notes_from_warnings() -> Iterator[None]:
+    """Print the library's warnings as notes, each once, and keep those of other packages to themselves."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, UserWarning) and str(message) not in said:
+            said.add(str(message))
+            note(str(message))
+
+    with warnings.catch_warnings():
+        if not os.environ.get(DEBUG):
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("always", category=UserWarning, module=r"dcsurv")
+            warnings.showwarning = show
+        yield
+
+
+class Steps:
+    """The steps of a command, one after the other, and the epochs of trainings in this process."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+        self._task: Any = None
+        self._text, self._networks = "", 0
+
+    def __call__(self, text: str) -> None:
+        """Begin a step."""
+        if self._bar is None:
+            err.print(f"{text} ...", markup=False, highlight=False, soft_wrap=True)
+            return
+        self.end()
+        self._text, self._networks = text, 0
+        self._task = self._bar.add_task(text, total=None)
+
+    def epoch(self, epoch: int, history: Any) -> None:
+        """Show how far a training is."""
+        self._networks += epoch == 1
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=f"{self._text} (network {self._networks}, epoch {epoch})")
+
+    def end(self) -> None:
+        """End the step that is under way."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=self._text, total=1, completed=1)
+
+
+class Shell:
+    """Prints a command's results, for people or for machines."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def show(self, what: RenderableType = "", **options: Any) -> None:
+        """Print something for people."""
+        if not self.as_json:
+            out.print(what, **{"highlight": False, **options})
+
+    def say(self, text: str) -> None:
+        """Print a sentence for people, without reading markup in it."""
+        self.show(text, markup=False, soft_wrap=not out.is_terminal)
+
+    def result(self, document: dict[str, Any]) -> None:
+        """Print a result for machines."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(finite(document), ensure_ascii=False, indent=2) + "\n")
+            sys.stdout.flush()
+
+    @contextmanager
+    def steps(self) -> Iterator[Steps]:
+        """Show which step a command is at, and for how long; one line per step where there is no terminal."""
+        if not err.is_terminal:
+            yield Steps(None)
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Progress(*columns, console=err) as bar:
+            steps = Steps(bar)
+            yield steps
+            steps.end()
+
+    @contextmanager
+    def counting(self, text: str) -> Iterator[Callable[[int], None]]:
+        """Show how many rows are done."""
+        if not err.is_terminal:
+            yield lambda rows: None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} rows"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task(text, total=None)
+            yield lambda rows: bar.update(task, completed=rows)
+
+
+def finite(value: Any) -> Any:
+    """Return plain data for JSON, in which what is not finite is null."""
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

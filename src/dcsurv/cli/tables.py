@@ -1,0 +1,120 @@
+"""What a cohort, findings and metrics look like on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from dcsurv.cli.shell import Shell
+from dcsurv.cohort import Cohort, Finding, Horizon, describe_time
+
+_SHOWN_COLUMNS = 30
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+_MEANING = (
+    "C-td, CDAUC: ranking, 0.5 to 1, higher is better. IBS: error of the probabilities, lower is better. DDC, ICI: "
+    "calibration, lower is better; the DDC floor is what perfect calibration would give on so few patients. "
+    "D-calibration p: below 0.05 is not calibrated. O/E: observed / expected events, 1 is perfect."
+)
+
+
+def plain_table(*header: str, right: Sequence[int] = ()) -> Table:
+    """Return an empty table; cells are printed as they are."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    for k, name in enumerate(header):
+        table.add_column(name, justify="right" if k in right else "left", overflow="fold")
+    return table
+
+
+def show_table(shell: Shell, title: str, table: Table) -> None:
+    """Show a table under its title."""
+    shell.show()
+    shell.show(Text(title, style="bold"))
+    shell.show(table)
+
+
+def plural(count: int, word: str) -> str:
+    """Return a number with its word: 1 patient, 2 patients."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def add(table: Table, *cells: str) -> None:
+    """Add a row; brackets in a cell are no markup."""
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def show_cohort(shell: Shell, cohort: Cohort) -> None:
+    """Show what was read and what it was taken for."""
+    unit = f" in {cohort.unit}" if cohort.unit else " (unit not given; say it with --unit)"
+    shell.say(f"{cohort.name}: {plural(len(cohort), 'patient')}, {cohort.events:,} with the event ({cohort.format})")
+    start = f" minus {cohort.outcome.start!r}" if cohort.outcome.start else ""
+    shell.say(
+        f"  time   {cohort.outcome.time!r}{start}{unit}, up to {describe_time(float(cohort.time.max()), cohort.unit)}"
+    )
+    shell.say(f"  event  {cohort.outcome.event!r}: {cohort.outcome.coding.describe()}")
+    if cohort.incomplete:
+        shell.say(f"  {cohort.incomplete:,} rows without a time or an event are left out")
+    for text in cohort.notes:
+        shell.say(f"  {text}")
+    table = plain_table("column", "taken as", "missing", "note", right=(2,))
+    ordered = sorted(cohort.columns, key=lambda column: column.kind == "left out")
+    many = len(ordered) > _SHOWN_COLUMNS
+    # Of very many columns, those that need a look come first.
+    shown = sorted(ordered, key=lambda c: not (c.note or c.chosen))[:_SHOWN_COLUMNS] if many else ordered
+    for column in shown:
+        missing = f"{column.missing:.0%}" if column.missing >= 0.005 else "<1%" if column.missing else ""
+        add(table, column.name, column.kind + (" (as asked)" if column.chosen else ""), missing, column.note)
+    if ordered:
+        show_table(shell, "Columns", table)
+    if many:
+        kinds = pd.Series([column.kind for column in ordered]).value_counts()
+        rest = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        shell.say(f"  {len(ordered)} columns in all: {rest}. Shown are {len(shown)}; --json lists all.")
+    if not all(column.chosen for column in ordered):
+        shell.say("  Wrong? Say so with --categorical, --numeric or --drop.")
+
+
+def show_findings(shell: Shell, findings: Sequence[Finding]) -> None:
+    """Show what a check found, worst first."""
+    grid = Table.grid(padding=(0, 2))
+    for finding in findings:
+        text = Text(finding.message[:1].upper() + finding.message[1:])
+        if finding.advice:
+            text.append(f" {finding.advice}", style="dim")
+        grid.add_row(Text(finding.severity, style=_COLOURS[finding.severity]), text)
+    shell.show(grid)
+
+
+def show_metrics(
+    shell: Shell, title: str, columns: dict[str, list[dict[str, Any]]], horizons: Sequence[Horizon], unit: str | None
+) -> None:
+    """Show metrics, one column per model, with intervals or the spread over folds where there are any."""
+    table = plain_table("metric", *columns, right=range(1, len(columns) + 1))
+    labels = {horizon.time: horizon.label for horizon in horizons}
+    first = next(iter(columns.values()))
+    for row in first:
+        at = row["horizon"]
+        where = "" if at is None else f" at {labels.get(at, describe_time(at, unit))}"
+        cells = []
+        for rows in columns.values():
+            same = next((r for r in rows if r["metric"] == row["metric"] and r["horizon"] == at), None)
+            cells.append("" if same is None else _cell(same))
+        add(table, f"{row['metric']}{where}", *cells)
+    show_table(shell, title, table)
+    shell.show()
+    shell.show(_MEANING, style="dim", markup=False)
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if row["value"] is None:
+        return "undefined"
+    text = f"{row['value']:.3f}"
+    if row.get("lower") is not None:
+        text += f" ({row['lower']:.3f} to {row['upper']:.3f})"
+    elif row.get("sd") is not None:
+        text += f" ± {row['sd']:.3f}"
+    return text

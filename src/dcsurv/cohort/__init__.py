@@ -1,0 +1,45 @@
+"""A user's table of patients: reading it, finding the outcome, guessing what columns hold, saying what will hurt."""
+
+from dcsurv.cohort.card import ModelCard, read_cohort_for
+from dcsurv.cohort.checks import check_cohort
+from dcsurv.cohort.cohort import Cohort, last_usable_time, make_cohort, read_cohort, require_features
+from dcsurv.cohort.columns import Column, apply_columns, guess_columns
+from dcsurv.cohort.durations import Horizon, choose_horizons, describe_time, parse_duration, parse_horizons
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.findings import Finding
+from dcsurv.cohort.formats import TableFormat
+from dcsurv.cohort.outcome import EventCoding, OutcomeColumns, find_outcome, guess_coding
+from dcsurv.cohort.predictions import Predictor, write_predictions
+from dcsurv.cohort.reading import Table, inspect_table, read_chunks, read_table
+
+__all__ = [
+    "Cohort",
+    "CohortError",
+    "Column",
+    "EventCoding",
+    "Finding",
+    "Horizon",
+    "ModelCard",
+    "OutcomeColumns",
+    "Predictor",
+    "Table",
+    "TableFormat",
+    "apply_columns",
+    "check_cohort",
+    "choose_horizons",
+    "describe_time",
+    "find_outcome",
+    "guess_coding",
+    "guess_columns",
+    "inspect_table",
+    "last_usable_time",
+    "make_cohort",
+    "parse_duration",
+    "parse_horizons",
+    "read_chunks",
+    "read_cohort",
+    "read_cohort_for",
+    "read_table",
+    "require_features",
+    "write_predictions",
+]

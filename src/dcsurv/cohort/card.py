@@ -1,0 +1,158 @@
+"""What travels with a model file besides the model: where its columns came from, horizons, and how good it was."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dcsurv.cohort.cohort import Cohort, cohort_from, file_digest
+from dcsurv.cohort.columns import Column, Odd
+from dcsurv.cohort.durations import Horizon, choose_horizons
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.formats import clean_name
+from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
+from dcsurv.cohort.reading import read_table
+from dcsurv.persistence import ModelFileError
+
+if TYPE_CHECKING:
+    from dcsurv.models.base import SurvivalEstimator
+
+_VERSION = 1
+
+
+@dataclass
+class ModelCard:
+    """Facts about a model in plain data; no rows of patients.
+
+    Attributes
+    ----------
+    columns
+        The features, in the order of the model.
+    outcome
+        Where the training table kept the outcome; None for a model that was fitted in Python.
+    data
+        The training table: name, fingerprint, sizes.
+    trained_on
+        In words, which patients the model in the file was fitted to.
+    evaluation
+        What was measured when it was fitted, with which patients.
+    recalibrations
+        Later recalibrations, oldest first.
+    """
+
+    columns: list[Column]
+    horizons: list[Horizon]
+    outcome: OutcomeColumns | None = None
+    unit: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    trained_on: str = ""
+    created: str = ""
+    evaluation: dict[str, Any] | None = None
+    recalibrations: list[dict[str, Any]] = field(default_factory=list)
+
+    def attach(self, model: SurvivalEstimator) -> None:
+        """Let the card travel with a fitted model."""
+        model.card_ = {
+            "version": _VERSION,
+            "columns": [column.to_dict() for column in self.columns],
+            "horizons": [horizon.to_dict() for horizon in self.horizons],
+            "outcome": None if self.outcome is None else self.outcome.to_dict(),
+            "unit": self.unit,
+            "data": self.data,
+            "trained_on": self.trained_on,
+            "created": self.created,
+            "evaluation": self.evaluation,
+            "recalibrations": self.recalibrations,
+        }
+
+    @classmethod
+    def of(cls, model: SurvivalEstimator) -> ModelCard:
+        """Return a model's card, or what can be said about a model that has none."""
+        saved = getattr(model, "card_", None)
+        if saved is None:
+            return cls(columns=_columns(model), horizons=_horizons(model), unit=model.time_unit)
+        try:
+            if saved["version"] > _VERSION:
+                raise ModelFileError("the model's card was written by a newer version of dcsurv. Update dcsurv.")
+            return cls(
+                columns=[Column(**column) for column in saved["columns"]],
+                horizons=[Horizon(**horizon) for horizon in saved["horizons"]],
+                outcome=None if saved["outcome"] is None else OutcomeColumns.from_dict(saved["outcome"]),
+                **{
+                    name: saved[name]
+                    for name in ("unit", "data", "trained_on", "created", "evaluation", "recalibrations")
+                },
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelFileError(f"the model's card cannot be read ({error}). Fit the model again.") from None
+
+
+def read_cohort_for(
+    model: SurvivalEstimator,
+    path: str | Path,
+    *,
+    time: str | None = None,
+    event: str | None = None,
+    event_values: Sequence[str] = (),
+    start: str | None = None,
+    **options: Any,
+) -> tuple[Cohort, list[Odd]]:
+    """Read patients with known outcomes for a fitted model: its columns, and its coding of events unless told.
+
+    Parameters
+    ----------
+    time, event, start, event_values
+        As in :func:`read_cohort`, where they differ from the table that the model was fitted to.
+    **options
+        See :func:`read_table`.
+
+    Returns
+    -------
+    The patients, and values that the model does not know and that count as missing.
+    """
+    card = ModelCard.of(model)
+    table = read_table(path, **options)
+    saved = card.outcome
+    if saved is None and (time is None or event is None):
+        raise CohortError("the model does not say which columns hold the outcome. Name them with --time and --event.")
+    if saved is not None and not event_values and (event is None or clean_name(event) == saved.event):
+        outcome = replace(saved, time=clean_name(time or saved.time), start=clean_name(start) if start else saved.start)
+    else:
+        outcome = find_outcome(
+            table.frame, time=clean_name(time or saved.time), event=clean_name(event or saved.event),  # type: ignore[union-attr]
+            start=start or (saved.start if saved else None), event_values=event_values, unit=card.unit,
+        )  # fmt: skip
+    return cohort_from(table, outcome, card.columns, levels_of(model), file_digest(Path(path)))
+
+
+def levels_of(model: SurvivalEstimator) -> dict[str, list[str]]:
+    """Return the known levels of each category of a fitted model."""
+    if model.preprocessor_ is None:
+        return {}
+    state = model.preprocessor_.get_state()
+    return {column["name"]: column["levels"] for column in state["columns"] if column["levels"] is not None}
+
+
+def now() -> str:
+    """Return the present in UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _columns(model: SurvivalEstimator) -> list[Column]:
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        raise CohortError(
+            "the model was fitted without column names, so the columns of a file cannot be matched to it. Fit it with "
+            "a DataFrame, or with `dcsurv fit`."
+        )
+    categories = levels_of(model)
+    return [Column(str(name), "category" if name in categories else "number") for name in names]
+
+
+def _horizons(model: SurvivalEstimator) -> list[Horizon]:
+    """Choose horizons from the nodes of a model whose training outcome is not known."""
+    nodes = model._nodes()
+    return choose_horizons((nodes, [1] * len(nodes)), model.time_unit, float(nodes[-1]))

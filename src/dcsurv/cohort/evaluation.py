@@ -1,0 +1,230 @@
+"""How good a model is on patients that it has not seen: held out once, or in turn."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from dcsurv.cohort.cohort import Cohort, last_usable_time
+from dcsurv.cohort.durations import Horizon
+from dcsurv.cohort.errors import CohortError
+from dcsurv.curves import SurvivalCurves
+from dcsurv.metrics import evaluate
+from dcsurv.metrics.evaluation import OVERALL
+from dcsurv.models import CoxPH
+from dcsurv.models.base import SurvivalEstimator
+from dcsurv.target import IntArray, fold_indices, train_test_indices
+
+# With fewer events in a test part, its numbers are noise.
+MIN_TEST_EVENTS = 5
+TEST_SHARE = 0.2
+_NOT_MEASURED = "Nothing is measured"
+_COLUMNS = ("metric", "horizon", "value", "sd", "lower", "upper", "convention")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of a model, and of CoxPH on the same patients.
+
+    Attributes
+    ----------
+    how
+        Which patients were predicted by a model trained on which others, in words.
+    table
+        One row per metric and horizon; ``lower`` and ``upper`` are bootstrap limits, ``sd`` is over folds.
+    reference
+        The same for CoxPH, or None.
+    notes
+        What could not be measured.
+    """
+
+    how: str
+    patients: int
+    events: int
+    table: pd.DataFrame
+    reference: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {
+            "how": self.how,
+            "patients": self.patients,
+            "events": self.events,
+            "metrics": _rows(self.table),
+            "reference": None if self.reference is None else {"model": "CoxPH", "metrics": _rows(self.reference)},
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A model fitted to one part of the patients, its evaluation on the other, and who was where."""
+
+    model: SurvivalEstimator
+    reference: SurvivalEstimator | None
+    train: IntArray
+    test: IntArray
+    evaluation: Evaluation
+
+
+def evaluate_curves(
+    y: Any, curves: SurvivalCurves, y_train: Any | None, horizons: Sequence[Horizon], *, n_bootstrap: int, seed: int = 0
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the metrics of curves, and words about those that these patients do not allow."""
+    events = int(y["event"].sum())
+    if events < MIN_TEST_EVENTS:
+        raise CohortError(
+            f"there are {events} events among the {len(y)} patients to evaluate with, but at least {MIN_TEST_EVENTS} "
+            "are needed to say anything."
+        )
+    last = last_usable_time(np.ascontiguousarray(y["time"]), y["event"])
+    first = float(y["time"][y["event"]].min())
+    usable = [horizon.time for horizon in horizons if first <= horizon.time <= last]
+    notes = [
+        f"{_NOT_MEASURED} at {horizon.label}: too few of these patients have events before and are under observation "
+        "after."
+        for horizon in horizons
+        if horizon.time not in usable
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = evaluate(
+            y,
+            curves,
+            y_train,
+            n_bootstrap,
+            horizons=usable or None,
+            metrics=None if usable else OVERALL,
+            random_state=seed,
+        )
+    said = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
+    return table, [*notes, *said]
+
+
+def hold_out(
+    estimator: SurvivalEstimator,
+    cohort: Cohort,
+    horizons: Sequence[Horizon],
+    *,
+    seed: int,
+    n_bootstrap: int,
+    progress: Progress,
+) -> HeldOut:
+    """Fit to four fifths of the patients, evaluate on the last fifth, beside CoxPH."""
+    y = cohort.y
+    train, test = train_test_indices(y, test_size=TEST_SHARE, random_state=seed)
+    _require_events(cohort, test)
+    progress(f"fitting to {len(train):,} patients, for the evaluation on {len(test):,} others")
+    model = fit(clone(estimator), cohort, train)
+    progress(f"evaluating on {len(test):,} held-out patients")
+    table, notes = _measure(model, cohort, train, test, horizons, n_bootstrap, seed)
+    reference, reference_table = None, None
+    if not isinstance(model, CoxPH):
+        try:
+            reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
+            reference_table, _ = _measure(reference, cohort, train, test, horizons, n_bootstrap, seed)
+        except ValueError as error:
+            notes.append(f"CoxPH, for comparison, could not be fitted: {error}")
+    how = f"held-out {TEST_SHARE:.0%}, drawn at random with the same share of events (seed {seed})"
+    evaluation = Evaluation(how, len(test), int(y["event"][test].sum()), table, reference_table, tuple(notes))
+    return HeldOut(model, reference, train, test, evaluation)
+
+
+def cross_validate(
+    estimator: SurvivalEstimator,
+    cohort: Cohort,
+    horizons: Sequence[Horizon],
+    *,
+    folds: int,
+    seed: int,
+    progress: Progress,
+) -> Evaluation:
+    """Let every patient be held out once; numbers are means over the folds, with their spread."""
+    y = cohort.y
+    parts = fold_indices(y, n_folds=folds, random_state=seed)
+    for _, test in parts:
+        _require_events(cohort, test)
+    tables: dict[str, list[pd.DataFrame]] = {"model": [], "reference": []}
+    notes: list[str] = []
+    for k, (train, test) in enumerate(parts, start=1):
+        progress(f"fold {k} of {folds}: fitting to {len(train):,} patients, evaluating on {len(test):,}")
+        model = fit(clone(estimator), cohort, train)
+        table, said = _measure(model, cohort, train, test, horizons, 0, seed)
+        tables["model"].append(table)
+        notes += [text for text in said if text.startswith(_NOT_MEASURED)]  # not what is special about one fold
+        if not isinstance(model, CoxPH):
+            try:
+                reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
+                tables["reference"].append(_measure(reference, cohort, train, test, horizons, 0, seed)[0])
+            except ValueError as error:
+                notes.append(f"CoxPH, for comparison, could not be fitted in fold {k}: {error}")
+    how = (
+        f"{folds}-fold cross-validation with the same share of events in every fold (seed {seed}); mean over the folds"
+    )
+    return Evaluation(
+        how,
+        len(cohort),
+        cohort.events,
+        _mean(tables["model"]),
+        _mean(tables["reference"]) if tables["reference"] else None,
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def fit(estimator: SurvivalEstimator, cohort: Cohort, rows: IntArray | None = None) -> SurvivalEstimator:
+    """Fit to some patients; a training that Ctrl-C cut short is no model."""
+    chosen = cohort if rows is None else cohort.take(rows)
+    fitted: SurvivalEstimator = estimator.fit(chosen.features, chosen.y)
+    if fitted.training_summary_.get("stopped_by") == "interrupt":
+        raise KeyboardInterrupt
+    return fitted
+
+
+def _measure(
+    model: SurvivalEstimator,
+    cohort: Cohort,
+    train: IntArray,
+    test: IntArray,
+    horizons: Sequence[Horizon],
+    n_bootstrap: int,
+    seed: int,
+) -> tuple[pd.DataFrame, list[str]]:
+    with warnings.catch_warnings():
+        # A level of a category that only test patients have counts as missing; that is part of what is measured.
+        warnings.filterwarnings("ignore", message="levels that were not there in fit")
+        curves = model.predict_survival_function(cohort.features.iloc[test])
+    return evaluate_curves(cohort.y[test], curves, cohort.y[train], horizons, n_bootstrap=n_bootstrap, seed=seed)
+
+
+def _require_events(cohort: Cohort, test: IntArray) -> None:
+    events = int(cohort.event[test].sum())
+    if events < MIN_TEST_EVENTS:
+        raise CohortError(
+            f"with {cohort.events} events among {len(cohort)} patients, a test part has {events}: too few to evaluate "
+            "a model. Fit without an evaluation, with --evaluate none, or bring more patients."
+        )
+
+
+def _mean(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    whole = pd.concat(tables)
+    grouped = whole.groupby(["metric", "horizon"], dropna=False, sort=False)
+    out = grouped["value"].agg(value="mean", sd="std").reset_index()
+    return out.merge(whole[["metric", "convention"]].drop_duplicates(), on="metric")
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    columns = [name for name in _COLUMNS if name in table]
+    return [
+        {name: None if isinstance(row[name], float) and not math.isfinite(row[name]) else row[name] for name in columns}
+        for _, row in table.iterrows()
+    ]

@@ -1,0 +1,76 @@
+"""How a table is kept in a file, and what its columns are called."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dcsurv.cohort.errors import listed
+
+# Cells that mean "not known". The word None is not among them: it is a level of many a clinical column.
+MISSING = ("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "NULL", "null", "<NA>", "#N/A", "#NA", ".", "?", "-")
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+
+Kind = Literal["csv", "parquet", "excel"]
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """How a file is read.
+
+    Attributes
+    ----------
+    columns
+        Names as they are used from here on: trimmed, in one Unicode form, each only once.
+    repeated
+        Names that the file has more than once.
+    notes
+        What was guessed or renamed and deserves a look.
+    """
+
+    path: Path
+    kind: Kind
+    columns: tuple[str, ...]
+    repeated: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    encoding: str | None = None
+    delimiter: str | None = None
+    decimal: str = "."
+    sheet: str | None = None
+
+    def describe(self) -> str:
+        """Return the format in a few words, such as ``CSV, semicolon, decimal comma, utf-8``."""
+        if self.kind == "parquet":
+            return "Parquet"
+        if self.kind == "excel":
+            return f"Excel, sheet {self.sheet!r}"
+        word = DELIMITERS.get(self.delimiter or "", repr(self.delimiter))
+        return f"CSV, {word}s, decimal {'comma' if self.decimal == ',' else 'point'}, {self.encoding}"
+
+
+def clean_names(raw: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return names that are trimmed, composed (NFC), filled in and unique; those that were repeated; notes."""
+    trimmed = [clean_name(name) for name in raw]
+    counts = Counter(name for name in trimmed if name)
+    repeated = tuple(name for name, count in counts.items() if count > 1)
+    names: list[str] = []
+    for position, name in enumerate(trimmed, start=1):
+        proposed = name or f"unnamed column {position}"
+        number = 1
+        while proposed in names or (number > 1 and proposed in counts):
+            number += 1
+            proposed = f"{name or f'unnamed column {position}'} ({number})"
+        names.append(proposed)
+    notes = []
+    if repeated:
+        notes.append(f"Columns named more than once were numbered: {listed([f'{name} (2)' for name in repeated])}.")
+    return tuple(names), repeated, tuple(notes)
+
+
+def clean_name(name: str) -> str:
+    """Return a column name trimmed, on one line, with its accents composed."""
+    return " ".join(unicodedata.normalize("NFC", str(name)).replace("\ufeff", "").split())

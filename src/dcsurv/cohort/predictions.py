@@ -1,0 +1,153 @@
+"""Predictions for a table of any length, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dcsurv.cohort.card import ModelCard, levels_of
+from dcsurv.cohort.columns import Odd, apply_columns, require_columns
+from dcsurv.cohort.durations import Horizon
+from dcsurv.cohort.errors import CohortError, no_such_column
+from dcsurv.cohort.formats import TableFormat
+from dcsurv.cohort.reading import read_chunks
+from dcsurv.curves import SurvivalCurves
+from dcsurv.persistence import written_atomically
+from dcsurv.target import FloatArray
+
+if TYPE_CHECKING:
+    from dcsurv.models.base import SurvivalEstimator
+
+# Patients are predicted in pieces whose curves hold about this many numbers (32 MB, and some copies).
+_NUMBERS, _LEAST_ROWS = 4_000_000, 256
+# Intervals of the trapezoid rule for the mean time survived, which recalibrated curves need: within 0.2 per mille
+# of the library's own rmst, in a tenth of the time.
+_INTERVALS = 256
+_DECIMALS = 6
+
+
+@dataclass
+class Predictor:
+    """A model that predicts tables: survival and risk at horizons, median, restricted mean and bands.
+
+    Attributes
+    ----------
+    keep
+        Columns of the table, such as an identifier, that are copied to the predictions.
+    bands
+        Level of the bands around survival, or None for none.
+    rows, odd
+        Patients predicted so far, and values that had to be taken for missing.
+    """
+
+    model: SurvivalEstimator
+    card: ModelCard
+    horizons: Sequence[Horizon]
+    keep: Sequence[str] = ()
+    bands: float | None = None
+    rows: int = 0
+    odd: dict[tuple[str, str], Odd] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._levels = levels_of(self.model)
+        self._piece = max(_LEAST_ROWS, _NUMBERS // len(self.model._nodes()))
+
+    def names(self) -> list[str]:
+        """Return the names of the predictions, in order."""
+        names = ["row"]
+        for horizon in self.horizons:
+            name = f"survival_{horizon.label}"
+            names += [name] if self.bands is None else [name, f"{name}_lower", f"{name}_upper"]
+        names += [f"risk_{horizon.label}" for horizon in self.horizons]
+        return [*names, "median", f"mean_to_{self.horizons[-1].label}"]
+
+    def chunks(self, form: TableFormat) -> Iterator[pd.DataFrame]:
+        """Yield the predictions of a file, in its order."""
+        for name in self.keep:
+            if name not in form.columns:
+                raise no_such_column(name, "--keep", list(form.columns))
+        require_columns(self.card.columns, form.columns)
+        needed = [column.name for column in self.card.columns if column.kind != "left out"]
+        for chunk in read_chunks(form, columns=[*needed, *self.keep]):
+            for start in range(0, len(chunk), self._piece):
+                yield self.predict(chunk.iloc[start : start + self._piece])
+        if self.rows == 0:
+            raise CohortError(f"{form.path.name} has column names but no rows, so there is nobody to predict.")
+
+    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return one row of predictions per row of a table."""
+        features, odd = apply_columns(frame, self.card.columns, self._levels)
+        for one in odd:
+            key = (one.column, one.what)
+            self.odd[key] = self.odd[key] + one if key in self.odd else one
+        times = np.array([horizon.time for horizon in self.horizons])
+        curves = self.model.predict_survival_function(features)
+        out: dict[str, Any] = {"row": np.arange(self.rows + 1, self.rows + len(frame) + 1)}
+        out |= {name: frame[name].to_numpy() for name in self.keep}
+        survival = curves.evaluate(times)
+        if self.bands is not None:
+            _, lower, survival, upper = self._band(features, times)
+        for k, horizon in enumerate(self.horizons):
+            out[f"survival_{horizon.label}"] = survival[:, k]
+            if self.bands is not None:
+                out[f"survival_{horizon.label}_lower"] = lower[:, k]
+                out[f"survival_{horizon.label}_upper"] = upper[:, k]
+        for k, horizon in enumerate(self.horizons):
+            out[f"risk_{horizon.label}"] = 1 - survival[:, k]
+        out["median"] = curves.median()
+        last = self.horizons[-1]
+        out[f"mean_to_{last.label}"] = _restricted_mean(curves, last.time)
+        self.rows += len(frame)
+        return pd.DataFrame(out).round(_DECIMALS)
+
+    def _band(self, features: pd.DataFrame, times: Any) -> Any:
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a horizon lies beyond the last node is said once, for all chunks
+            return self.model.predict_band(features, times, level=self.bands)
+
+
+def _restricted_mean(curves: SurvivalCurves, end: float) -> FloatArray:
+    """Return the mean time survived up to ``end``, the area under each curve."""
+    if curves.transform is None:
+        return curves.rmst(end)
+    rows = curves.evaluate_rows(np.linspace(0, end, _INTERVALS + 1))
+    return (rows.sum(axis=0) - (rows[0] + rows[-1]) / 2) * (end / _INTERVALS)
+
+
+def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> Iterator[int]:
+    """Write the predictions of a file to CSV or Parquet, all or nothing; yield the number of rows so far."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    with written_atomically(path) as stream:
+        writer, schema = None, None
+        for predicted in predictor.chunks(form):
+            table = pa.Table.from_pandas(predicted, schema=schema, preserve_index=False)
+            if writer is None:
+                schema = _schema(table, predictor.keep)
+                table = table.cast(schema)
+                kind = pyarrow.parquet.ParquetWriter if path.suffix.lower() == ".parquet" else pyarrow.csv.CSVWriter
+                writer = kind(stream, schema)
+            writer.write_table(table)
+            yield predictor.rows
+        if writer is not None:
+            writer.close()
+
+
+def _schema(table: Any, keep: Sequence[str]) -> Any:
+    """Return the types of the first chunk; what is copied may be empty there, and text is what it always can be."""
+    import pyarrow as pa
+
+    fields = []
+    for column in table.schema:
+        copied = column.name in keep and pa.types.is_null(column.type)
+        fields.append(pa.field(column.name, pa.string() if copied else column.type))
+    return pa.schema(fields)

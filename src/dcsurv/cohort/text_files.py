@@ -1,0 +1,238 @@
+"""Tables in text files: encoding, delimiter and decimal sign are guessed where nobody says them.
+
+Cells stay text here (missing ones become NaN): what a column holds is decided once for the whole column in
+:mod:`dcsurv.cohort.columns`, never anew in each chunk.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.formats import DELIMITERS, MISSING, TableFormat, clean_names
+
+_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+_SAMPLE_BYTES, _SAMPLE_ROWS = 1 << 17, 200
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+_DECIMAL_POINT = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d+)?")
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file, unpacking it if it is packed."""
+    with path.open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
+
+
+def first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file; one that is packed is checked to be whole."""
+    try:
+        with open_bytes(path) as stream:
+            start = stream.read(8)
+            if isinstance(stream, gzip.GzipFile):
+                while stream.read(1 << 22):
+                    pass
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise CohortError(f"{path.name} is packed (gzip) and damaged or incomplete. Copy it again.") from None
+    return start
+
+
+def inspect_csv(path: Path, delimiter: str | None, decimal: str | None, encoding: str | None) -> TableFormat:
+    notes: list[str] = []
+    if encoding is None:
+        encoding = _guess_encoding(path)
+        if encoding not in ("utf-8", "utf-8-sig", "utf-16"):
+            notes.append(f"The file is not UTF-8; it was read as {encoding}. If letters look wrong, give --encoding.")
+    try:
+        with open_bytes(path) as stream:
+            sample = codecs.getincrementaldecoder(encoding)().decode(stream.read(_SAMPLE_BYTES))
+    except LookupError:
+        raise CohortError(f"--encoding is {encoding!r}, which is unknown. Try utf-8, cp1252 or latin-1.") from None
+    except UnicodeError as error:
+        raise CohortError(
+            f"{path.name} cannot be read as {encoding} ({error}). Leave --encoding out to guess."
+        ) from None
+    if not sample.strip():
+        raise CohortError(f"{path.name} holds nothing but blank lines. Export the table again.")
+    if delimiter is None:
+        delimiter = _guess_delimiter(sample)
+    else:
+        delimiter = _DELIMITER_WORDS.get(delimiter.lower(), delimiter)
+        if len(delimiter) != 1:
+            raise CohortError(f"--delimiter is {delimiter!r}, but one character (or 'tab') is expected.")
+    records = _records(sample, delimiter)
+    header, body = records[0], records[1:]
+    if len(header) == 1:
+        _refuse_single_column(path, header[0], sample, delimiter)
+    header = _fit_header(header, body)
+    if decimal is None:
+        decimal = _guess_decimal(delimiter, body)
+    elif decimal not in (",", "."):
+        raise CohortError(f"--decimal is {decimal!r}, but '.' or ',' is expected.")
+    elif decimal == delimiter:
+        raise CohortError("--decimal and --delimiter are both ','. One of them must be another character.")
+    columns, repeated, renamed = clean_names(header)
+    return TableFormat(
+        path, "csv", columns, repeated, (*notes, *renamed), encoding=encoding, delimiter=delimiter, decimal=decimal
+    )
+
+
+def _guess_encoding(path: Path) -> str:
+    """Return utf-8 if all of the file is, else what Windows writes in western Europe."""
+    with open_bytes(path) as stream:
+        start = stream.read(4)
+        if start.startswith(codecs.BOM_UTF8):
+            return "utf-8-sig"
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        if b"\x00" in start + stream.read(_SAMPLE_BYTES):
+            raise CohortError(
+                f"{path.name} is no text file. Tables are read from CSV, Parquet (.parquet) and Excel (.xlsx)."
+            )
+        stream.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while block := stream.read(1 << 22):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252" if _decodes(path, "cp1252") else "latin-1"
+    return "utf-8"
+
+
+def _decodes(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with open_bytes(path) as stream:
+        try:
+            while block := stream.read(1 << 22):
+                decoder.decode(block)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _records(sample: str, delimiter: str) -> list[list[str]]:
+    """Return the first records of a text; the last one may be cut and is left out where there are others."""
+    found: list[list[str]] = []
+    try:
+        for record in csv.reader(io.StringIO(sample), delimiter=delimiter):
+            if any(cell.strip() for cell in record):
+                found.append(record)
+            if len(found) > _SAMPLE_ROWS:
+                return found[:-1]
+    except csv.Error:
+        pass  # pandas will say what is wrong, and where
+    return found[:-1] if len(found) > 2 and len(sample) >= _SAMPLE_BYTES // 4 else found or [[""]]
+
+
+def _guess_delimiter(sample: str) -> str:
+    """Choose the delimiter by which most lines have as many fields as the first one, and more than one."""
+    best, best_score = ",", (0.0, 0)
+    for candidate in DELIMITERS:
+        widths = [len(record) for record in _records(sample, candidate)]
+        if widths[0] < 2:
+            continue
+        usual, _ = Counter(widths).most_common(1)[0]
+        agree = sum(width == usual for width in widths) / len(widths)
+        score = (round(agree, 2) if abs(usual - widths[0]) <= 1 else 0.0, widths[0])
+        if score > best_score:
+            best, best_score = candidate, score
+    return best
+
+
+def _guess_decimal(delimiter: str, body: list[list[str]]) -> str:
+    if delimiter == ",":
+        return "."
+    cells = [cell.strip() for record in body for cell in record]
+    commas = sum(_DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
+    points = sum(_DECIMAL_POINT.fullmatch(cell) is not None for cell in cells)
+    # Where the sample does not tell, a semicolon does: programs write it because the comma is taken.
+    return "," if commas > points or (commas == points == 0 and delimiter == ";") else "."
+
+
+def _refuse_single_column(path: Path, header: str, sample: str, delimiter: str) -> None:
+    other = [name for sign, name in DELIMITERS.items() if sign != delimiter and sign in header]
+    better = _guess_delimiter(sample)
+    advice = (
+        f"It looks separated by {DELIMITERS[better]}s: leave --delimiter out, or give --delimiter "
+        f"{DELIMITERS[better]!r}."
+        if other and better != delimiter
+        else "Say which character separates the columns with --delimiter, such as --delimiter space."
+    )
+    raise CohortError(f"{path.name} seems to have one column only: {header[:60]!r}. {advice}")
+
+
+def _fit_header(header: list[str], body: list[list[str]]) -> list[str]:
+    """Give a name to the one field more that lines have where row names or a last delimiter were written."""
+    if body and all(len(record) == len(header) + 1 for record in body):
+        if all(not record[-1].strip() for record in body):
+            return [*header, ""]
+        return ["", *header]
+    return header
+
+
+def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
+    if not wanted:
+        return
+    try:
+        with warnings.catch_warnings(), open_bytes(form.path) as stream:
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            reader = pd.read_csv(
+                stream,
+                sep=form.delimiter,
+                encoding=form.encoding,
+                header=0,
+                names=list(form.columns),
+                index_col=False,  # with usecols, pandas would cut lines that are too long without a word
+                dtype=str,
+                keep_default_na=False,
+                na_values=list(MISSING),
+                skipinitialspace=True,
+                chunksize=size,
+            )
+            for chunk in reader:
+                yield _tidy_text(chunk[wanted].copy(deep=False), form.decimal)
+    except pd.errors.EmptyDataError:
+        return
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise CohortError(_explain(form, str(error))) from None
+    except UnicodeError as error:
+        raise CohortError(f"{form.path.name} cannot be read as {form.encoding}: {error}. Give --encoding.") from None
+
+
+def _tidy_text(chunk: pd.DataFrame, decimal: str) -> pd.DataFrame:
+    """Trim cells, and write decimal commas as points."""
+    for name in chunk.columns:
+        column = chunk[name].str.strip()
+        if decimal == ",":
+            with_comma = column.str.fullmatch(_DECIMAL_COMMA, na=False)
+            column = column.where(~with_comma, column.str.replace(",", ".", regex=False))
+        chunk[name] = column.where(~column.isin(MISSING))
+    return chunk
+
+
+def _explain(form: TableFormat, error: str) -> str:
+    place = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", error)
+    if place:
+        return (
+            f"line {place[2]} of {form.path.name} has {place[3]} fields, but the first line names {place[1]} columns "
+            f"({form.describe()}). A delimiter inside a value needs quotes; or give another --delimiter."
+        )
+    if "inside string" in error:
+        return f"{form.path.name} has a quotation mark that is never closed ({error.strip()}). Repair that line."
+    return (
+        f"{form.path.name} cannot be read as a table ({form.describe()}): some lines have more fields than there are "
+        "column names. A delimiter inside a value needs quotes; or give another --delimiter."
+    )

@@ -1,0 +1,104 @@
+"""The search as a scikit-learn estimator: fit tunes, then fits the best settings to everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.experiments.tuning.search import tune
+from dcsurv.target import FloatArray
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Tuned(BaseEstimator):  # type: ignore[misc]
+    """A model that searches its settings by cross-validation when it is fitted, and is then fitted to all rows.
+
+    In ``cross_val_score`` the search sees the training rows of the outer fold only: nested cross-validation.
+
+    Parameters
+    ----------
+    estimator
+        An unfitted estimator or the name of a model; default ``"dcs"``.
+    n_trials, space, criterion, folds, start, keep, trial_timeout, storage, study_name, workers, cluster, timeout, \
+    random_state, progress
+        See :func:`dcsurv.tune`. A study in a file belongs to one set of training rows: leave ``storage`` None where
+        the estimator is fitted to several.
+
+    Attributes
+    ----------
+    result_
+        The :class:`TuningResult`.
+    estimator_
+        The model with the best settings, fitted to all rows.
+    best_params_
+        Its settings.
+    """
+
+    estimator: Any = "dcs"
+    n_trials: int = 50
+    space: Any = "default"
+    criterion: Any = "CDAUC"
+    folds: Any = 5
+    start: Sequence[Any] = ()
+    keep: float = 0.3
+    trial_timeout: float | None = None
+    storage: Any = None
+    study_name: str | None = None
+    workers: int = 1
+    cluster: str | None = None
+    timeout: float | None = None
+    random_state: int = 0
+    progress: bool = False
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Search on these rows, then fit the best settings to all of them."""
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
+        self.result_ = tune(self.estimator, X, y, **options)
+        self.best_params_ = self.result_.best_params
+        best = self.result_.best_estimator()
+        if best.get_params().get("random_state", 0) is None:
+            best.set_params(random_state=self.random_state)
+        self.estimator_ = best.fit(X, y)
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X in fit."""
+        return int(self._fitted().n_features_in_)
+
+    def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
+        """Predict survival curves with the best settings; see the models' method of this name."""
+        return self._fitted().predict_survival_function(X, times)
+
+    def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
+        """Predict -log S, (n, T); see the models' method of this name."""
+        return self._fitted().predict_cumulative_hazard_function(X, times)
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predict a risk score, (n,), higher for worse."""
+        return self._fitted().predict(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return C-td of the curves predicted for X."""
+        return self._fitted().score(X, y)
+
+    def save(self, path: Any) -> None:
+        """Write the fitted model, without the search, to one file; see :func:`dcsurv.load`."""
+        self._fitted().save(path)
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "estimator_")
+        return self.estimator_
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags

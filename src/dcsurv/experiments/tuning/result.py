@@ -1,0 +1,264 @@
+"""What a search found: its trials, the best settings, figures, and the file that keeps settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from dcsurv.experiments.tuning.criteria import Criterion
+from dcsurv.experiments.tuning.spaces import Choice, Space, TuningError, named_estimator
+from dcsurv.experiments.tuning.study import quiet
+from dcsurv.models.base import plain_random_state
+from dcsurv.persistence import write_atomically
+from dcsurv.preprocessing import Preprocessor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMAT = 1
+
+
+class TuningResult:
+    """The trials of a study and what is best among them.
+
+    Attributes
+    ----------
+    study
+        Optuna's study, for all that is not here.
+    criterion
+        What was optimised.
+    space
+        What was searched.
+    trials
+        One row per trial: ``number``, ``state`` (complete; pruned: fell behind; slow: stopped for its time; failed;
+        lost: its process was killed, and it was begun again under another number), one column per objective (empty
+        unless complete), ``folds`` (how many ended), ``seconds``, ``cause``, then the settings.
+    """
+
+    def __init__(self, study: Any, estimator: Any, space: Space, criterion: Criterion) -> None:
+        self.study, self.space, self.criterion = study, space, criterion
+        self._estimator = estimator
+        with quiet():
+            self._frozen = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
+        self.trials = pd.DataFrame(
+            [self._row(trial) for trial in self._frozen],
+            columns=["number", "state", *criterion.labels, "folds", "seconds", "cause", *space],
+        )
+
+    def _row(self, trial: Any) -> dict[str, Any]:
+        told = trial.user_attrs
+        complete = told.get("state") == "complete"
+        return {
+            "number": trial.number,
+            "state": "lost" if told.get("lost") else told.get("state", "failed"),
+            **dict(zip(self.criterion.labels, trial.values if complete else [np.nan] * 2, strict=False)),
+            "folds": len(told.get("folds", ())),
+            "seconds": told.get("seconds"),
+            "cause": told.get("cause", ""),
+            **told.get("settings", trial.params),
+        }
+
+    # --- the best -----------------------------------------------------------------------------------------
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """The complete trials that no other one beats in every objective, best first in the first objective."""
+        complete = self.trials[self.trials["state"] == "complete"]
+        values = np.array(
+            [self.criterion.upward(row) for row in complete[list(self.criterion.labels)].to_numpy().tolist()]
+        )
+        beaten = [any((other >= own).all() and (other > own).any() for other in values) for own in values]
+        front = complete[~np.array(beaten, dtype=bool)]
+        return front.sort_values(self.criterion.labels[0], ascending=self.criterion.directions[0] == "minimize")
+
+    @property
+    def best_trial(self) -> pd.Series:
+        """The row of the best trial; of two objectives, the one of the front that lies nearest to the best of both.
+
+        Nearest where both objectives are scaled to run from 0 to 1 over the front.
+        """
+        front = self.front
+        if front.empty:
+            causes = self.trials.loc[self.trials["cause"] != "", "cause"]
+            told = f" The last one: {causes.iloc[-1]}." if len(causes) else ""
+            raise TuningError(
+                f"none of the {len(self.trials)} trials is complete, so there are no best settings.{told}"
+            )
+        if len(self.criterion.labels) == 1:
+            return front.iloc[0]
+        values = np.array(
+            [self.criterion.upward(row) for row in front[list(self.criterion.labels)].to_numpy().tolist()]
+        )
+        spread = np.ptp(values, axis=0)
+        distance = np.linalg.norm((values.max(axis=0) - values) / np.where(spread > 0, spread, 1), axis=1)
+        return front.iloc[int(distance.argmin())]
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The best settings, as ``estimator.set_params`` takes them."""
+        number = int(self.best_trial["number"])
+        settings: dict[str, Any] = next(t for t in self._frozen if t.number == number).user_attrs["settings"]
+        return dict(settings)
+
+    @property
+    def best_value(self) -> float | tuple[float, ...]:
+        """The criterion of the best trial, the mean over the folds; a pair for two objectives."""
+        values = tuple(float(self.best_trial[label]) for label in self.criterion.labels)
+        return values[0] if len(values) == 1 else values
+
+    def best_estimator(self) -> Any:
+        """Return the estimator with the best settings, unfitted: fit it to the whole training part."""
+        return clone(self._estimator).set_params(**self.best_params)
+
+    def save_settings(self, path: str | PathLike[str]) -> None:
+        """Write the best settings to a JSON file; see :func:`read_settings`."""
+        found = {
+            "criterion": self.criterion.labels[0] if len(self.criterion.labels) == 1 else list(self.criterion.labels),
+            "value": self.best_value,
+            "trials": {str(state): int(count) for state, count in self.trials["state"].value_counts().items()},
+        }
+        save_settings(path, self.best_estimator(), **found)
+
+    # --- figures ------------------------------------------------------------------------------------------
+
+    def importance(self) -> pd.Series:
+        """Return how much of the criterion each searched parameter explains (PED-ANOVA), in shares of 1.
+
+        Complete trials only. Of two objectives, the first counts.
+        """
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+        complete = self.trials[self.trials["state"] == "complete"]
+        varying = [name for name in self.space if complete[name].nunique(dropna=False) > 1]
+        if len(complete) < 2 or not varying:
+            raise TuningError("importance needs at least two complete trials with different settings.")
+        with quiet():
+            shares = get_param_importances(
+                self.study,
+                evaluator=PedAnovaImportanceEvaluator(),
+                params=varying,
+                target=lambda trial: trial.values[0],
+            )
+        return pd.Series(shares, name="importance").sort_values(ascending=False)
+
+    def plot_history(self) -> Figure:
+        """Draw every trial's criterion in the order of trials, and the best so far."""
+        from dcsurv.figures.tuning import search_history
+
+        return search_history(self.trials, self.criterion.labels[0], self.criterion.directions[0])
+
+    def plot_importance(self) -> Figure:
+        """Draw what share of the criterion each parameter explains."""
+        from dcsurv.figures.tuning import parameter_importance
+
+        return parameter_importance(self.importance(), self.criterion.labels[0])
+
+    def plot_parallel(self) -> Figure:
+        """Draw every complete trial as a line over its settings, coloured by the criterion."""
+        from dcsurv.figures.tuning import parallel_settings
+
+        log = [name for name, dimension in self.space.items() if not isinstance(dimension, Choice) and dimension.log]
+        return parallel_settings(
+            self.trials, list(self.space), self.criterion.labels[0], self.criterion.directions[0], log=log
+        )
+
+    def plot_front(self) -> Figure:
+        """Draw the two objectives of every complete trial and the front between them."""
+        from dcsurv.figures.tuning import pareto_front
+
+        if len(self.criterion.labels) != 2:
+            raise TuningError("a front needs two objectives: tune with a pair, such as criterion=('CDAUC', 'DDC').")
+        labels = (self.criterion.labels[0], self.criterion.labels[1])
+        directions = (self.criterion.directions[0], self.criterion.directions[1])
+        return pareto_front(self.trials, self.front, labels, directions, chosen=int(self.best_trial["number"]))
+
+
+def save_settings(path: str | PathLike[str], estimator: Any, **found: Any) -> None:
+    """Write the model and settings of an unfitted estimator to a JSON file, with what was found about them.
+
+    Parameters
+    ----------
+    found
+        Plain data to keep beside the settings, such as ``criterion`` and ``value``.
+    """
+    name, parameters = _as_data(estimator)
+    document = {"format": FORMAT, "model": name, "parameters": parameters, **found, "dcsurv": version("dcsurv")}
+    write_atomically(Path(path), (json.dumps(document, indent=1, default=_plain) + "\n").encode())
+
+
+def read_settings(path: str | PathLike[str]) -> Any:
+    """Return the unfitted estimator of a settings file.
+
+    Raises
+    ------
+    TuningError
+        If the file is none, or names a model or parameters that there are not.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TuningError(f"there is no settings file at {path}.") from None
+    except (OSError, ValueError) as error:
+        raise TuningError(f"{path} is not a settings file: {error}.") from None
+    if not isinstance(document, dict) or not isinstance(document.get("model"), str):
+        raise TuningError(f"{path} is not a settings file: it names no model.")
+    if document.get("format", FORMAT) != FORMAT:
+        raise TuningError(f"{path} has format {document['format']}, but this version of dcsurv reads format {FORMAT}.")
+    parameters = dict(document.get("parameters", {}))
+    estimator = named_estimator(document["model"])
+    if isinstance(parameters.get("estimator"), str):
+        estimator.set_params(estimator=named_estimator(parameters.pop("estimator")))
+    if isinstance(parameters.get("preprocess"), Mapping):
+        parameters["preprocess"] = Preprocessor(**{k: _immutable(v) for k, v in parameters["preprocess"].items()})
+    unknown = [name for name in parameters if name not in estimator.get_params()]
+    if unknown:
+        raise TuningError(f"{path} sets {unknown}, which a {document['model']} does not have.")
+    return estimator.set_params(**{name: _immutable(value) for name, value in parameters.items()})
+
+
+_MODELS = ("coxph", "deepsurv", "coxtime", "drsa", "kamran", "dcs", "ensemble")
+
+
+def _as_data(estimator: Any) -> tuple[str, dict[str, Any]]:
+    """Return an estimator's name and the parameters in which it differs from the default of that name."""
+    defaults = {name: named_estimator(name) for name in _MODELS}
+    names = [name for name, default in defaults.items() if type(default) is type(estimator)]
+    if not names:
+        raise TuningError(f"settings of a {type(estimator).__name__} cannot be kept in a file; possible are {_MODELS}.")
+    default = defaults[names[0]].get_params()
+    out: dict[str, Any] = {}
+    member = estimator.get_params(deep=False).get("estimator")
+    if member is not None:
+        member_name, member_parameters = _as_data(member)
+        out = {"estimator": member_name} | {f"estimator__{name}": value for name, value in member_parameters.items()}
+    for name, value in estimator.get_params(deep=False).items():
+        if name == "estimator" or (value == default[name] and type(value) is type(default[name])):
+            continue
+        if isinstance(value, Preprocessor):
+            out[name] = value.get_params()
+        elif name == "random_state":
+            out |= plain_random_state({name: value})
+        elif value is None or isinstance(value, bool | int | float | str | np.generic | list | tuple):
+            out[name] = value
+        else:
+            raise TuningError(f"{name} is {value!r}, which a settings file cannot hold.")
+    return names[0], out
+
+
+def _immutable(value: Any) -> Any:
+    """Return JSON's lists as the tuples that they were."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TuningError(f"{value!r} cannot be kept in a settings file.")

@@ -1,0 +1,236 @@
+"""One trial: a setting fitted on the folds, stopped where it falls behind, is too slow or fails."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from dcsurv.experiments.tuning.criteria import Criterion
+from dcsurv.models.base import Outcome as Labels
+from dcsurv.models.base import SurvivalEstimator
+from dcsurv.models.network import NetworkEstimator
+from dcsurv.target import IntArray, fold_indices
+from dcsurv.training import one_thread, watch
+
+# Epochs of the first fold after which a trial is compared with others, and how far they are on the way to the end.
+RUNGS: Final = {4: 0.2, 8: 0.35, 16: 0.5}
+# The end of the first fold on that way; the end of the last but one is at 1.
+_FIRST_FOLD: Final = 0.75
+# Steps of a trial: an epoch of the first fold is a step of its number, the end of fold k is step 1000 k.
+FOLD_STEP: Final = 1000
+# So many trials run without comparison.
+_FREE_TRIALS: Final = 5
+
+# Objectives, turned so that higher is better, by step.
+Steps: TypeAlias = dict[int, tuple[float, ...]]
+State: TypeAlias = Literal["complete", "pruned", "slow", "failed"]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to fit on and rows to judge with; features are encoded already where trials can share that."""
+
+    X: Any
+    y: Labels
+    X_held_out: Any
+    y_held_out: Labels
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial.
+
+    Attributes
+    ----------
+    state
+        complete; pruned (fell behind); slow (stopped for its time); failed.
+    folds
+        The metrics of every fold that ended.
+    """
+
+    state: State
+    seconds: float
+    steps: Steps = field(default_factory=dict)
+    folds: list[dict[str, float]] = field(default_factory=list)
+    cause: str = ""
+    traceback: str = ""
+
+
+class _Stopped(Exception):
+    """A trial is ended before its time."""
+
+    def __init__(self, state: State, cause: str) -> None:
+        super().__init__(cause)
+        self.state, self.cause = state, cause
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything that the trials of a search share: the estimator, the folds, the criterion.
+
+    Parameters
+    ----------
+    estimator
+        Unfitted, with the parameters that are not searched.
+    trial_timeout
+        Seconds of computing time after which a trial is stopped, or as soon as it cannot end within them.
+    """
+
+    estimator: Any
+    folds: Sequence[Fold]
+    criterion: Criterion
+    trial_timeout: float | None = None
+
+    def run(self, settings: Mapping[str, Any], bars: Steps | None = None, *, parent: int | None = None) -> Outcome:
+        """Fit and judge some settings on one thread, fold by fold; a failure is returned, not raised.
+
+        Parameters
+        ----------
+        bars
+            By step, what a trial must reach to go on; it is stopped where it stays below in every objective.
+        parent
+            Process without which this one has no reason to go on.
+        """
+        course = _Course(self, bars or {}, parent)
+        try:
+            with one_thread(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for fold in self.folds:
+                    course.run_fold(clone(self.estimator).set_params(**settings), fold)
+        except _Stopped as stop:
+            return course.outcome(stop.state, stop.cause)
+        except Exception as error:
+            # Settings that cannot be, a loss that is no number, too little memory: the search goes on without it.
+            return course.outcome("failed", f"{type(error).__name__}: {error}", traceback.format_exc())
+        return course.outcome("complete")
+
+
+class _Course:
+    """The course of one trial over the folds."""
+
+    def __init__(self, evaluation: Evaluation, bars: Steps, parent: int | None) -> None:
+        self.evaluation, self.bars, self.parent = evaluation, bars, parent
+        self.steps: Steps = {}
+        self.measured: list[dict[str, float]] = []
+        self.begin = time.perf_counter()
+        # A trial runs on one thread, whose computing time does not depend on what else the machine does.
+        self.work_begin = self.first_epoch_end = time.thread_time()
+
+    def run_fold(self, model: Any, fold: Fold) -> None:
+        with watch(lambda epoch, history: self._after_epoch(model, fold, epoch)):
+            model.fit(fold.X, fold.y)
+        if getattr(model, "training_summary_", {}).get("stopped_by") == "interrupt":
+            raise KeyboardInterrupt  # Ctrl-C ends a training, but here it must end the search
+        criterion = self.evaluation.criterion
+        curves = model.predict_survival_function(fold.X_held_out)
+        self.measured.append(criterion.measure(fold.y_held_out, curves, fold.y))
+        if len(self.measured) < len(self.evaluation.folds):
+            self._reach(FOLD_STEP * len(self.measured), criterion.upward(criterion.objectives(self.measured)))
+        self._check_time(0.0)
+
+    def _after_epoch(self, model: Any, fold: Fold, epoch: int) -> None:
+        if self.parent is not None and os.getppid() != self.parent:
+            os._exit(1)  # the search that wanted this trial was killed
+        if not isinstance(model, NetworkEstimator):
+            self._check_time(0.0)  # a member of an ensemble is being trained
+            return
+        if epoch == 1:  # compiles and allocates, and says little about the others
+            self.first_epoch_end = time.thread_time()
+        else:
+            per_epoch = (time.thread_time() - self.first_epoch_end) / (epoch - 1)
+            shortest = min(model.max_epochs, 1 + model.patience)
+            folds_left = len(self.evaluation.folds) - len(self.measured) - 1
+            self._check_time(per_epoch * (max(0, shortest - epoch) + shortest * folds_left))
+        if epoch in RUNGS and not self.measured:
+            model._after_training(fold.X, fold.y, None)
+            criterion = self.evaluation.criterion
+            now = criterion.measure(fold.y_held_out, model._curves(fold.X_held_out), fold.y)
+            self._reach(epoch, criterion.upward(criterion.objectives([now])))
+
+    def _reach(self, step: int, value: tuple[float, ...]) -> None:
+        self.steps[step] = value
+        bar = self.bars.get(step)
+        if bar is not None and all(v < b for v, b in zip(value, bar, strict=True)):
+            where = f"fold {step // FOLD_STEP}" if step >= FOLD_STEP else f"epoch {step} of fold 1"
+            raise _Stopped("pruned", f"behind other trials after {where}")
+
+    def _check_time(self, needed: float) -> None:
+        """Stop a trial that has had its time, or needs more than is left even if it ends as soon as it can."""
+        limit = self.evaluation.trial_timeout
+        if limit is None or len(self.measured) == len(self.evaluation.folds):
+            return
+        spent = time.thread_time() - self.work_begin
+        if spent + needed > limit:
+            how = f"needs at least {spent + needed:.0f} s" if needed else f"has taken {spent:.0f} s"
+            raise _Stopped("slow", f"{how} of computing time, and {limit:g} s are allowed")
+
+    def outcome(self, state: State, cause: str = "", trace: str = "") -> Outcome:
+        return Outcome(state, time.perf_counter() - self.begin, self.steps, self.measured, cause, trace)
+
+
+def make_folds(
+    estimator: Any, X: Any, y: Labels, indices: Sequence[tuple[IntArray, IntArray]], *, share: bool
+) -> list[Fold]:
+    """Cut the data into folds; with ``share``, encode the features of each fold once for all trials.
+
+    The encoding is fitted on a fold's training rows, by the estimator's own code, as every fit would do again.
+    """
+    rows = X.iloc if isinstance(X, pd.DataFrame) else np.asarray(X)
+    out = []
+    for train, held_out in indices:
+        fold = Fold(rows[train], y[train], rows[held_out], y[held_out])
+        if share:
+            coder = clone(estimator)
+            features = coder._check_features(fold.X, reset=True)
+            encoded = coder._fit_preprocessing(features, fold.y)
+            fold = Fold(
+                encoded, fold.y, coder._transform(coder._check_features(fold.X_held_out, reset=False)), fold.y_held_out
+            )
+        out.append(fold)
+    return out
+
+
+def can_share(estimator: Any, searched: Sequence[str]) -> bool:
+    """Whether the encoding of features is the estimator's, and the same in every trial."""
+    return isinstance(estimator, SurvivalEstimator) and not any(name.startswith("preprocess") for name in searched)
+
+
+def make_indices(
+    folds: int | Sequence[tuple[Any, Any]], y: Labels, random_state: int
+) -> list[tuple[IntArray, IntArray]]:
+    """Return the rows of every fold: dealt with about the same share of events, or the user's own pairs."""
+    if isinstance(folds, int):
+        return fold_indices(y, n_folds=folds, random_state=random_state)
+    return [(np.asarray(train), np.asarray(held_out)) for train, held_out in folds]
+
+
+def bars(others: Sequence[tuple[State, Steps]], keep: float, n_folds: int) -> Steps:
+    """Return what a trial must reach at each step to go on, given how other trials did.
+
+    At a step that lies at share p of the way, the best keep^p of all trials go on, so that about ``keep`` of them
+    would end all folds if trials did not get better over time. A trial that was stopped for falling behind counts
+    as worse at every later step; one that was too slow, failed or ended its training before a step does not count.
+    """
+    out: Steps = {}
+    progress = {**RUNGS, **{FOLD_STEP * k: _fold_progress(k, n_folds) for k in range(1, n_folds)}}
+    for step, share in progress.items():
+        reached = [steps[step] for _, steps in others if step in steps]
+        behind = sum(state == "pruned" and max(steps, default=0) < step for state, steps in others)
+        going_on = math.ceil(keep**share * (len(reached) + behind + 1))
+        if len(reached) + behind >= _FREE_TRIALS and going_on <= len(reached):
+            out[step] = tuple(float(np.sort(column)[::-1][going_on - 1]) for column in np.array(reached).T)
+    return out
+
+
+def _fold_progress(fold: int, n_folds: int) -> float:
+    return _FIRST_FOLD + (1 - _FIRST_FOLD) * (fold - 1) / max(1, n_folds - 2)

@@ -1,0 +1,128 @@
+"""Where trials run: in this process, in others on this machine, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from typing import Any, TypeAlias
+
+from dcsurv.experiments.tuning.spaces import TuningError
+from dcsurv.experiments.tuning.trials import Evaluation, Outcome, Steps
+
+# Seconds without a trial after which a process ends.
+_IDLE = 60
+# submit(settings, bars) -> the future outcome.
+Submit: TypeAlias = Callable[[Mapping[str, Any], Steps], "Future[Outcome]"]
+
+
+class Workers:
+    """Some places for trials, each of which runs one at a time.
+
+    Attributes
+    ----------
+    places
+        By number, how to run a trial there.
+    """
+
+    def __init__(self, places: list[Submit], repair: Callable[[int], None] | None = None) -> None:
+        self.places = places
+        self._repair = repair
+
+    def outcome(self, place: int, future: Future[Outcome]) -> Outcome:
+        """Return what a trial became; one that took its process down is a failure, and its place is made anew."""
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if self._repair is not None:
+            self._repair(place)
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return Outcome("failed", float("nan"), cause=f"its process died (out of memory, or killed): {reason}")
+
+
+@contextlib.contextmanager
+def make_workers(evaluation: Evaluation, workers: int, cluster: str | None) -> Iterator[Workers]:
+    """Yield the places for trials and close them in the end, also when it comes early."""
+    if cluster is not None:
+        with _client(cluster) as client:
+            # Sent once, not with every trial.
+            shared = client.scatter(evaluation, broadcast=True)
+            executor = client.get_executor(pure=False, retries=0)
+
+            def on_cluster(settings: Mapping[str, Any], bars: Steps) -> Future[Outcome]:
+                return executor.submit(_run, shared, settings, bars)
+
+            yield Workers([on_cluster] * len(client.scheduler_info()["workers"]))
+    elif workers == 1:
+        yield Workers([lambda settings, bars: _finished(evaluation.run(settings, bars))])
+    else:
+        yield from _processes(evaluation, workers)
+
+
+def _processes(evaluation: Evaluation, workers: int) -> Iterator[Workers]:
+    """Yield one executor per process, so that a process that dies takes nothing but its own trial along."""
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    def start() -> Executor:
+        threads = dict.fromkeys(
+            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+        )
+        # An idle process ends after a while: it cannot tell that a search was killed, and is quickly replaced.
+        options = {"initializer": _adopt, "initargs": (evaluation, os.getpid()), "env": threads, "timeout": _IDLE}
+        return ProcessPoolExecutor(max_workers=1, **options)
+
+    def place(number: int) -> Submit:
+        return lambda settings, bars: executors[number].submit(_run_adopted, settings, bars)
+
+    def repair(number: int) -> None:
+        executors[number].shutdown(wait=False)
+        executors[number] = start()
+
+    executors = [start() for _ in range(workers)]
+    try:
+        yield Workers([place(number) for number in range(workers)], repair)
+    finally:
+        for executor in executors:
+            executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+
+
+@contextlib.contextmanager
+def _client(cluster: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise TuningError("cluster= needs Dask: pip install 'dcsurv[cluster]'.") from None
+    try:
+        client = Client(cluster, timeout="10s")  # type: ignore[no-untyped-call]
+    except (OSError, TimeoutError, ValueError) as error:
+        raise TuningError(f"no Dask scheduler answers at {cluster}: {error}.") from error
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise TuningError(f"the Dask scheduler at {cluster} has no workers. Start some: dask worker {cluster}")
+        yield client
+
+
+def _finished(outcome: Outcome) -> Future[Outcome]:
+    future: Future[Outcome] = Future()
+    future.set_result(outcome)
+    return future
+
+
+def _run(evaluation: Evaluation, settings: Mapping[str, Any], bars: Steps) -> Outcome:
+    return evaluation.run(settings, bars)
+
+
+# What a process of this machine was started for.
+_adopted: tuple[Evaluation, int] | None = None
+
+
+def _adopt(evaluation: Evaluation, parent: int) -> None:
+    global _adopted
+    _adopted = evaluation, parent
+
+
+def _run_adopted(settings: Mapping[str, Any], bars: Steps) -> Outcome:
+    assert _adopted is not None
+    evaluation, parent = _adopted
+    return evaluation.run(settings, bars, parent=parent)

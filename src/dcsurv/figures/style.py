@@ -1,0 +1,109 @@
+"""What all figures share: size, colours, style, files, and a few small drawing helpers.
+
+matplotlib is imported inside the functions, so that importing figures costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import textwrap
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import pandas as pd
+
+from dcsurv.persistence import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+P = ParamSpec("P")
+
+# Two columns of a paper, in inches; a slide shows it well, too.
+WIDTH = 7.2
+# Paul Tol's vibrant colours, made to stay distinct in colour blindness, and black; red is kept for the odd one out.
+PALETTE = ("#0077BB", "#EE7733", "#009988", "#EE3377", "#33BBEE", "#000000")
+RED, DARK, GREY, PALE = "#CC3311", "#333333", "#888888", "#DDDDDD"
+STYLE = {
+    **dict.fromkeys(("font.size", "figure.labelsize", "axes.titlesize"), 9),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": DARK,
+    "axes.linewidth": 0.7,
+    "lines.linewidth": 1.2,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "dcsurv",  # without one, identifiers inside an SVG are random
+}
+DASHED = (0, (4, 3))
+_NAME_LETTERS = 24
+
+
+def style_context() -> AbstractContextManager[None]:
+    from matplotlib import style
+
+    return style.context(["default", STYLE])
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    @functools.wraps(draw)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with style_context():
+            return draw(*args, **kwargs)
+
+    return inner
+
+
+def save(figure: Figure, path_without_suffix: str | os.PathLike[str]) -> list[Path]:
+    """Write a figure as SVG and as PNG (200 dpi); the same figure gives the same bytes.
+
+    Each file appears when it is complete, or not at all. The folder must exist.
+
+    Returns
+    -------
+    The two paths.
+    """
+    target = Path(path_without_suffix)
+    out = []
+    # A date or a version would change the bytes of an unchanged figure.
+    for suffix, metadata in ((".svg", {"Date": None, "Creator": None}), (".png", {"Software": None})):
+        buffer = io.BytesIO()
+        with style_context():
+            figure.savefig(buffer, format=suffix[1:], metadata=metadata)
+        whole = target.with_name(target.name + suffix)
+        write_atomically(whole, buffer.getvalue())
+        out.append(whole)
+    return out
+
+
+def new_figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def mark(label: str, **style: Any) -> Line2D:
+    """Return an entry of a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **({"linestyle": "none"} | style))
+
+
+def wrapped(model: str) -> str:
+    return "\n".join(textwrap.wrap(model, _NAME_LETTERS))
+
+
+def check_columns(table: Any, needed: Iterable[str], what: str) -> None:
+    if not isinstance(table, pd.DataFrame):
+        raise ValueError(f"{what} is a {type(table).__name__}, but a DataFrame is expected.")
+    missing = [column for column in needed if column not in table]
+    if missing:
+        raise ValueError(f"{what} lacks the columns {missing}; it has {list(table.columns)}.")
+    if table.empty:
+        raise ValueError(f"{what} has no rows, so there is nothing to draw.")

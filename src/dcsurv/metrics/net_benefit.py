@@ -1,0 +1,97 @@
+"""Net benefit: would acting on the predicted risk do more good than harm, and more than treating all or nobody?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dcsurv.metrics._cohort import Cohort, counted
+from dcsurv.target import FloatArray
+
+# Flags of patients x thresholds are handled in chunks of about this many numbers, so that memory stays small.
+_CHUNK = 4_000_000
+
+
+def default_thresholds() -> FloatArray:
+    """Return the threshold probabilities 1%, 2%, ..., 99%."""
+    return np.arange(1, 100) / 100
+
+
+def net_benefit(
+    y: Any,
+    curves: Any,
+    horizon: float,
+    *,
+    thresholds: npt.ArrayLike | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+) -> pd.DataFrame:
+    r"""Return the net benefit of treating patients whose predicted risk by a horizon reaches a threshold.
+
+    With :math:`\pi` the share of patients whose risk :math:`1 - S(t|x)` is at least the threshold p, and
+    :math:`\hat F(t)` the Kaplan-Meier risk of the event by t among these patients,
+
+    .. math:: NB(p) = \pi \hat F(t) - \pi (1 - \hat F(t)) \frac{p}{1 - p},
+
+    true positives minus false positives per patient, a false positive counting p / (1 - p) of a true one. Without
+    censoring before t this is TP/n - FP/n p/(1-p). "Treat all" takes everybody, "treat none" has net benefit 0.
+
+    Parameters
+    ----------
+    y, curves
+        Outcome and predicted curves of the same patients.
+    horizon
+        The time t by which the event is to be prevented or prepared for.
+    thresholds
+        Threshold probabilities, above 0 and below 1; default: 1%, 2%, ..., 99%.
+
+    Returns
+    -------
+    One row per threshold: ``threshold, net_benefit, treat_all, treated``, the last being :math:`\pi`. NaN where the
+    treated patients were all lost from sight before the horizon, so that nobody knows how they fared; 0 where
+    nobody is treated.
+
+    References
+    ----------
+    A. J. Vickers et al.: Extensions to decision curve analysis, a novel method for evaluating diagnostic tests,
+    prediction models and molecular markers. BMC Medical Informatics and Decision Making 8 (2008), its method for
+    censored outcomes; the chance of having been censored must not depend on the predicted risk.
+    """
+    levels = default_thresholds() if thresholds is None else np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
+    if levels.ndim != 1 or len(levels) == 0 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"thresholds must be probabilities above 0 and below 1; got {thresholds!r}.")
+    if np.ndim(horizon) or not 0 < horizon < np.inf:
+        raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
+    y, predicted, counts = counted(y, curves, sample_weight)
+    cohort = Cohort(y, min_events=0)
+    if cohort.time[-1] < horizon:
+        raise ValueError(
+            f"net benefit cannot be computed at {horizon:g}: the last patient was seen at {cohort.time[-1]:g}. "
+            "Choose an earlier horizon."
+        )
+    weight = cohort.weights(counts)
+    total = weight.sum()
+    risk = 1.0 - cohort.rows(predicted, np.array([float(horizon)]))[0]
+    benefit, treated = np.empty(len(levels)), np.empty(len(levels))
+    size = max(1, _CHUNK // len(cohort))
+    for start in range(0, len(levels), size):
+        some = levels[start : start + size]
+        flagged = weight * (risk >= some[:, None])
+        benefit[start : start + size] = _benefit(cohort, flagged, horizon, some)
+        treated[start : start + size] = flagged.sum(axis=1) / total
+    everybody = _benefit(cohort, weight, horizon, levels)
+    return pd.DataFrame(
+        {"threshold": levels, "net_benefit": benefit / total, "treat_all": everybody / total, "treated": treated}
+    )
+
+
+def _benefit(cohort: Cohort, flagged: FloatArray, horizon: float, levels: FloatArray) -> FloatArray:
+    """Return the summed benefit of treating the flagged patients, a row of weights for each threshold."""
+    count = flagged.sum(axis=1)
+    survival = cohort.read(cohort.survival(flagged), np.array([float(horizon)]))[:, 0]
+    benefit = count * (1 - survival) - count * survival * levels / (1 - levels)
+    in_sight = flagged[:, cohort.time >= horizon].any(axis=1)
+    known = in_sight | (survival <= 0)
+    return np.where(count > 0, np.where(known, benefit, np.nan), 0.0)

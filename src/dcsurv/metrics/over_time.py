@@ -1,0 +1,89 @@
+"""AUC(t) and the Brier score over time with bootstrap intervals at every time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dcsurv.curves import as_curves
+from dcsurv.metrics import auc as _auc
+from dcsurv.metrics import brier as _brier
+from dcsurv.metrics._cohort import CensoringModel, Cohort, check_times, keep_usable
+from dcsurv.metrics.evaluation import resample_counts
+from dcsurv.target import FloatArray
+
+_NAMES = ("AUC", "Brier")
+
+
+def evaluate_over_time(
+    y: Any,
+    curves: Any,
+    y_train: Any | None = None,
+    n_bootstrap: int = 0,
+    *,
+    times: npt.ArrayLike | None = None,
+    metrics: Sequence[str] = _NAMES,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> pd.DataFrame:
+    """Return AUC(t) and the Brier score at each time as one tidy table.
+
+    The values are those of :func:`cumulative_dynamic_auc` and :func:`brier_score`, cases weighed by 1/G(z-).
+
+    Parameters
+    ----------
+    y_train
+        Outcome from which the censoring curve is estimated; default: ``y`` itself.
+    n_bootstrap
+        Number of resamples of the patients behind ``lower`` and ``upper``, which hold for each time by itself, not for
+        the whole curve at once; 0 leaves them out.
+    times
+        Default: for each metric its own, see there.
+    metrics
+        Out of ``AUC`` and ``Brier``.
+
+    Returns
+    -------
+    Columns ``metric, time, value`` and with resampling ``lower, upper``. Times at which a metric is undefined are left
+    out, with a warning.
+    """
+    if isinstance(metrics, str) or not metrics or not set(metrics) <= set(_NAMES):
+        raise ValueError(f"metrics is {metrics!r}, but a list out of {list(_NAMES)} is expected.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}, but a share between 0 and 1 is expected, such as 0.95.")
+    cohort = Cohort(y)
+    model = CensoringModel(cohort, y_train, "before")
+    predicted = as_curves(curves, len(cohort))
+    asked = None if times is None else check_times(times)
+    parts: dict[str, _auc.CumulativeDynamicAuc | _brier.Brier] = {}
+    if "AUC" in metrics:
+        usable = keep_usable(_auc.default_times(cohort) if asked is None else asked, model, what="AUC")
+        parts["AUC"] = _auc.CumulativeDynamicAuc(predicted, usable, model, tied_tol=_auc.DEFAULT_TOLERANCE)
+    if "Brier" in metrics:
+        usable = _brier.default_times(cohort) if asked is None else asked
+        usable = keep_usable(usable, model, what="Brier score", needs_cases=False)
+        parts["Brier"] = _brier.Brier(predicted, usable, model)
+    tables = []
+    for name, part in parts.items():
+        table = pd.DataFrame({"metric": name, "time": part.times, "value": part.over_time(cohort.weights(None))[0]})
+        if n_bootstrap:
+            draws = [
+                part.over_time(counts[:, cohort.order])
+                for counts in resample_counts(len(cohort), n_bootstrap, random_state)
+            ]
+            table["lower"], table["upper"] = _interval(np.concatenate(draws), confidence)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _interval(draws: FloatArray, confidence: float) -> FloatArray:
+    """Return the percentile interval at each time, (2, m); NaN where no resample defines the metric."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        out: FloatArray = np.nanquantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return out

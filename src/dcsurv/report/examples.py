@@ -1,0 +1,134 @@
+"""What the model says about typical patients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dcsurv.figures import evaluation as draw
+from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, percent
+from dcsurv.report.population import is_number, level_text
+from dcsurv.report.study import Study
+
+_RISK_GROUPS = ("low risk", "lower middle", "upper middle", "high risk")
+_MIN_GROUP = 10
+_FEATURES_SHOWN = 12
+_N_TIMES = 101
+_BAND = 0.9
+
+
+def examples(study: Study, important: list[str]) -> Section:
+    """Predicted curves of typical patients, or of those that were asked for."""
+    section = Section("examples", "Example predictions")
+    real = study.patients is not None
+    if real:
+        chosen = list(study.patients or ())
+        frame, labels = study.X.iloc[chosen], [f"patient in row {row}" for row in chosen]
+        section.warn(
+            "These are predictions for real patients, drawn because they were asked for. Handle this file as you "
+            "handle their records."
+        )
+    else:
+        frame, labels = _typical(study)
+        source = "training" if study.X_train is not None else "held-out"
+        section.say(
+            f"The {source} patients were sorted by predicted risk and cut into {len(labels)} groups of equal size; "
+            "each curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "
+            "levels of one group."
+            if len(labels) > 1
+            else "The curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "
+            f"levels of the {source} patients."
+        )
+    end = float(min(study.curves.times[-1], study.y["time"].max()))
+    times = np.linspace(end / _N_TIMES, end, _N_TIMES)
+    band = None
+    if hasattr(study.model, "predict_band"):
+        with section.trying("The band"):
+            band = study.model.predict_band(study.features(frame), times, level=_BAND)
+    curves = study.predict(frame, times)
+    survival = curves.values
+    figure = draw.patient_curves(
+        times,
+        survival,
+        labels,
+        unit=study.unit,
+        step=curves.interpolation == "step",
+        lower=None if band is None else band.lower,
+        upper=None if band is None else band.upper,
+    )
+    asked = [t for t in study.horizons if t <= end]
+    at = {t: study.predict(frame, [t]).values[:, 0] for t in asked}
+    medians = study.predict(frame).median()
+    words = "; ".join(
+        f"{label} {percent(float(value), 0)}" for label, value in zip(labels, survival[:, -1], strict=True)
+    )
+    section.show(
+        Picture(
+            "examples",
+            figure,
+            f"Predicted survival curves; at the end of follow-up: {words}.",
+            "Predicted survival"
+            + (f" with bands ({_BAND:.0%}) from the spread of the ensemble’s members." if band is not None else "."),
+        )
+    )
+    if not real:
+        shown = [name for name in important if name in frame.columns][:_FEATURES_SHOWN]
+        section.table(
+            "Features of the made-up patients"
+            + (f", the {len(shown)} that matter most" if len(shown) < frame.shape[1] else ""),
+            ["", *labels],
+            [[str(name), *(_value(value) for value in frame[name])] for name in shown],
+        )
+    section.table(
+        "Predicted survival",
+        ["", *labels],
+        [
+            *([f"at {study.when(t)}", *(percent(float(v)) for v in at[t])] for t in asked),
+            ["median survival", *("not reached" if np.isnan(m) else study.when(float(m)) for m in medians)],
+        ],
+    )
+    section.convention(
+        "Bands: on the log(−log S) scale, normal quantile times the standard deviation of the recalibrated members. "
+        "They show how far another training run on such data may lie, not the uncertainty of the true curve: what "
+        "all members get wrong they do not show."
+        if band is not None
+        else "This model gives no bands; an ensemble (CalibratedEnsemble) does."
+    )
+    section.numbers |= {
+        "real_patients": real,
+        "labels": labels,
+        "survival_at_horizons": {str(t): [float(v) for v in at[t]] for t in asked},
+        "median": [None if np.isnan(m) else float(m) for m in medians],
+    }
+    return section
+
+
+def _typical(study: Study) -> tuple[pd.DataFrame, list[str]]:
+    """Make up a patient for each group of predicted risk: medians and most frequent levels."""
+    source = study.X if study.X_train is None else study.X_train
+    risk = -study.predict(source).rmst()
+    n_groups = max(1, min(len(_RISK_GROUPS), len(source) // _MIN_GROUP))
+    labels = {1: ["typical"], 2: ["low risk", "high risk"], 3: ["low risk", "middle", "high risk"]}.get(
+        n_groups, list(_RISK_GROUPS)
+    )
+    place = np.argsort(np.argsort(risk, kind="stable"), kind="stable") * n_groups // len(risk)
+    rows = []
+    for k in range(n_groups):
+        group = source[place == k]
+        rows.append({name: _middle(group[name], source[name]) for name in source.columns})
+    frame = pd.DataFrame(rows, columns=source.columns)
+    for name in source.columns:
+        if not is_number(source[name]):
+            frame[name] = frame[name].astype(source[name].dtype)
+    return frame, labels
+
+
+def _middle(group: pd.Series, everybody: pd.Series) -> object:
+    known = group.dropna() if group.notna().any() else everybody.dropna()
+    if known.empty:
+        return np.nan
+    return float(known.median()) if is_number(everybody) else known.mode().iloc[0]
+
+
+def _value(value: object) -> str:
+    return NOT_COMPUTED if pd.isna(value) else level_text(value)  # type: ignore[call-overload]

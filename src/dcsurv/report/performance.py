@@ -1,0 +1,265 @@
+"""How well the model ranks patients, and how far its predictions lie from what happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.figures import evaluation as draw
+from dcsurv.metrics import (
+    brier_score,
+    compare,
+    concordance_index_harrell,
+    concordance_index_uno,
+    evaluate,
+    evaluate_over_time,
+    integrated_brier_score,
+)
+from dcsurv.metrics.evaluation import resample_counts
+from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, percent, records, with_interval
+from dcsurv.report.study import Study
+
+# Below this many events, intervals are wide and small problems stay unseen (Collins, Ogundimu, Altman, 2016).
+ENOUGH_EVENTS = 100
+
+
+def discrimination(study: Study) -> Section:
+    """Concordance and AUC with intervals, beside the reference."""
+    section = Section("discrimination", "Discrimination: does it rank patients correctly?")
+    section.say(
+        "A model discriminates if patients who have the event earlier were predicted to be worse off. 0.5 is "
+        "guessing, 1 is perfect."
+    )
+    if study.n_events < ENOUGH_EVENTS:
+        section.warn(
+            f"There are {study.n_events} events here; about {ENOUGH_EVENTS} are needed for a trustworthy evaluation. "
+            "Read the intervals, not the single numbers."
+        )
+    rows: list[dict[str, Any]] = []
+    models = _models(study)
+    for metric in ("C-td", "CDAUC"):
+        with section.trying(metric):
+            for name, curves in models.items():
+                table = evaluate(
+                    study.y, curves, study.y_train, study.n_bootstrap, metrics=[metric], random_state=study.random_state
+                )
+                rows.append({"model": name, **_first(table)})
+    tau = study.horizons[-1] if study.horizons else None
+    for metric in ("Harrell’s C", "Uno’s C"):
+        with section.trying(metric):
+            rows += [
+                {"model": name, **_risk_concordance(study, curves, metric, tau)} for name, curves in models.items()
+            ]
+    if rows:
+        _side_by_side(section, "Discrimination on the held-out patients", rows, list(models), study)
+    _auc_over_time(section, study, models)
+    if study.reference_curves is not None and study.n_bootstrap:
+        _differences(section, study, ["C-td", "CDAUC"])
+    elif study.reference_curves is None:
+        section.note("No reference model was passed, so there is none to compare with.")
+    section.convention(
+        "C-td: Antolini; ties adjusted (pycox adj_antolini); S read at the event time between nodes. CDAUC: "
+        "cumulative cases and dynamic controls at 50 times between first and last event, cases weighed by 1/G(z−), "
+        "ties within 1e-8, averaged over the drop of the Kaplan-Meier curve. Harrell’s and Uno’s C: of minus the "
+        "mean survival time restricted to the model’s last node; Uno’s weighs events by 1/G(z−)²"
+        + (f" and counts those before {study.when(tau)}" if tau is not None else "")
+        + f". G, the censoring curve, comes from the {'training' if study.y_train is not None else 'same'} patients. "
+        + intervals_text(study)
+    )
+    section.numbers["metrics"] = rows
+    return section
+
+
+def error(study: Study) -> Section:
+    """Brier score over time against Kaplan-Meier and the reference."""
+    section = Section("error", "Overall error: Brier score")
+    section.say(
+        "The Brier score is the squared distance between the predicted probability of survival and what happened: 0 "
+        "is perfect, lower is better. A useful model stays below the Kaplan-Meier curve, which gives every patient "
+        "the same prediction."
+    )
+    models = _models(study) | {"Kaplan-Meier": study.baseline}
+    rows: list[dict[str, Any]] = []
+    with section.trying("The integrated Brier score"):
+        for name, curves in models.items():
+            if name == "Kaplan-Meier":
+                value = integrated_brier_score(study.y, curves, y_train=study.y_train)
+                rows.append({"model": name, "metric": "IBS", "value": value, "lower": None, "upper": None})
+            else:
+                table = evaluate(
+                    study.y, curves, study.y_train, study.n_bootstrap, metrics=["IBS"], random_state=study.random_state
+                )
+                rows.append({"model": name, **_first(table)})
+        empty = rows[-1]["value"]
+        for row in rows[:-1]:
+            row["gain"] = 1 - row["value"] / empty if empty > 0 else None
+    at_horizons: dict[str, list[float]] = {}
+    if study.horizons:
+        with section.trying("The Brier score at the horizons"):
+            for name, curves in models.items():
+                used, score = brier_score(study.y, curves, study.horizons, y_train=study.y_train)
+                at_horizons[name] = [dict(zip(used, score, strict=True)).get(t, np.nan) for t in study.horizons]
+    if rows:
+        section.table(
+            "Brier score",
+            ["model", "integrated", "better than Kaplan-Meier by", *(f"at {study.when(t)}" for t in study.horizons)],
+            [
+                [
+                    row["model"],
+                    with_interval(row["value"], row["lower"], row["upper"]),
+                    percent(row["gain"]) if "gain" in row else NOT_COMPUTED,
+                    *(number(value) for value in at_horizons.get(row["model"], [np.nan] * len(study.horizons))),
+                ]
+                for row in rows
+            ],
+        )
+    tables: dict[str, pd.DataFrame] = {}
+    with section.trying("The Brier score over time"):
+        for k, (name, curves) in enumerate(models.items()):
+            tables[name] = evaluate_over_time(
+                study.y,
+                curves,
+                study.y_train,
+                study.n_bootstrap if k == 0 else 0,
+                metrics=["Brier"],
+                random_state=study.random_state,
+            )
+    if tables:
+        figure = draw.metric_over_time(
+            tables, ylabel="Brier score (lower is better)", unit=study.unit, horizons=study.horizons
+        )
+        section.show(
+            Picture(
+                "brier",
+                figure,
+                _alt_over_time("Brier score over time", tables),
+                "Brier score over time; the shaded band is the 95% bootstrap interval of the model.",
+            )
+        )
+    if study.reference_curves is not None and study.n_bootstrap:
+        _differences(section, study, ["IBS"])
+    section.convention(
+        "Graf’s Brier score, weighed by 1/G(z−) for events and 1/G(t) for those observed longer. Integrated: "
+        "trapezoid rule from the 5th to the 95th percentile of the observed times, divided by its length. Better "
+        "than Kaplan-Meier by: 1 − model / Kaplan-Meier (index of prediction accuracy). Kaplan-Meier: of the "
+        + ("training patients. " if study.y_train is not None else "same patients, which flatters it a little. ")
+        + intervals_text(study)
+    )
+    section.numbers |= {"metrics": rows, "horizons": study.horizons, "brier_at_horizons": at_horizons}
+    return section
+
+
+def intervals_text(study: Study) -> str:
+    if not study.n_bootstrap:
+        return "No intervals: resampling was turned off."
+    return (
+        f"Intervals: 95%, percentiles of {study.n_bootstrap} bootstrap samples of the patients, the model staying as "
+        f"it is (seed {study.random_state})."
+    )
+
+
+def _models(study: Study) -> dict[str, SurvivalCurves]:
+    models = {study.name: study.curves}
+    if study.reference_curves is not None:
+        models[study.reference_name] = study.reference_curves
+    return models
+
+
+def _first(table: pd.DataFrame) -> dict[str, Any]:
+    row = table.iloc[0]
+    has = "lower" in table
+    return {
+        "metric": str(row["metric"]),
+        "value": float(row["value"]),
+        "lower": float(row["lower"]) if has else None,
+        "upper": float(row["upper"]) if has else None,
+    }
+
+
+def _risk_concordance(study: Study, curves: SurvivalCurves, metric: str, tau: float | None) -> dict[str, Any]:
+    risk = -curves.rmst()
+
+    def once(counts: Any) -> float:
+        if metric == "Harrell’s C":
+            return concordance_index_harrell(study.y, risk, sample_weight=counts)
+        return concordance_index_uno(study.y, risk, y_train=study.y_train, tau=tau, sample_weight=counts)
+
+    value, draws = once(None), []
+    if study.n_bootstrap:
+        for chunk in resample_counts(len(study.y), study.n_bootstrap, study.random_state):
+            for counts in chunk:
+                try:
+                    draws.append(once(counts))
+                except ValueError:  # a resample without a comparable pair
+                    continue
+    lower, upper = np.quantile(draws, [0.025, 0.975]).tolist() if draws else (None, None)
+    return {"metric": metric, "value": value, "lower": lower, "upper": upper}
+
+
+def _side_by_side(section: Section, caption: str, rows: list[dict[str, Any]], models: list[str], study: Study) -> None:
+    """Print one row per metric and one column per model."""
+    by = {(row["metric"], row["model"]): row for row in rows}
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    table = []
+    for metric in metrics:
+        cells = [by.get((metric, name)) for name in models]
+        texts = [NOT_COMPUTED if c is None else with_interval(c["value"], c["lower"], c["upper"]) for c in cells]
+        table.append([metric, *texts])
+    section.table(caption, ["", *models], table)
+
+
+def _auc_over_time(section: Section, study: Study, models: dict[str, SurvivalCurves]) -> None:
+    tables: dict[str, pd.DataFrame] = {}
+    with section.trying("AUC over time"):
+        for k, (name, curves) in enumerate(models.items()):
+            tables[name] = evaluate_over_time(
+                study.y,
+                curves,
+                study.y_train,
+                study.n_bootstrap if k == 0 else 0,
+                metrics=["AUC"],
+                random_state=study.random_state,
+            )
+    if not tables:
+        return
+    figure = draw.metric_over_time(
+        tables, ylabel="AUC(t) (higher is better)", unit=study.unit, horizons=study.horizons, chance=0.5
+    )
+    section.show(
+        Picture(
+            "auc",
+            figure,
+            _alt_over_time("AUC over time", tables),
+            "AUC at each time; the shaded band is the 95% bootstrap interval of the model, wide where few events "
+            "lie before or few patients after a time. Thin lines mark the horizons.",
+        )
+    )
+
+
+def _alt_over_time(what: str, tables: dict[str, pd.DataFrame]) -> str:
+    parts = [f"{name} from {t['value'].min():.2f} to {t['value'].max():.2f}" for name, t in tables.items()]
+    return f"{what}: " + "; ".join(parts) + "."
+
+
+def _differences(section: Section, study: Study, metrics: list[str]) -> None:
+    """Say for each metric how far model and reference lie apart, on the same resamples."""
+    with section.trying("The comparison with the reference"):
+        table = compare(
+            study.y,
+            {study.reference_name: study.reference_curves, study.name: study.curves},
+            study.y_train,
+            study.n_bootstrap,
+            metrics=metrics,
+            random_state=study.random_state,
+        )
+        for row in records(table):
+            apart = row["lower"] > 0 or row["upper"] < 0
+            gap = with_interval(row["difference"], row["lower"], row["upper"])
+            section.say(
+                f"{row['metric']}, model minus {study.reference_name}: {gap}; "
+                + ("more than chance would do." if apart else "this may well be chance.")
+            )
+        section.numbers["difference"] = records(table.drop(columns="horizon"))

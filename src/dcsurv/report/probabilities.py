@@ -1,0 +1,238 @@
+"""Whether the predicted probabilities mean what they say: at the horizons, and over the whole distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.figures import evaluation as draw
+from dcsurv.metrics import HorizonCalibration, calibration_at_horizon, d_calibration, ddc, ddc_floor, evaluate
+from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, percent, records, with_interval
+from dcsurv.report.performance import intervals_text
+from dcsurv.report.study import Study
+from dcsurv.target import FloatArray
+
+# Patients per point of the calibration plot, at least, and points at most.
+_PER_GROUP, _MAX_GROUPS = 30, 10
+# With fewer events by the horizon a calibration curve is mostly noise.
+_FEW_EVENTS, _TOO_FEW = 20, 10
+
+
+def at_horizons(study: Study) -> Section:
+    """Calibration curves with ICI, E50, E90 and observed / expected at each horizon."""
+    section = Section("calibration", "Calibration at the horizons")
+    section.say(
+        "Among patients with a predicted risk of 20%, about 20 of 100 should have the event. The curve should follow "
+        "the dashed diagonal; above it the model underestimates the risk, below it overestimates it."
+    )
+    if not study.horizons:
+        section.warn("No horizon can be looked at: it takes events before and patients under observation after it.")
+        return section
+    found: list[HorizonCalibration] = []
+    pictures: list[Picture] = []
+    too_few: set[float] = set()
+    for t in study.horizons:
+        with section.trying(f"Calibration at {study.when(t)}"):
+            result = calibration_at_horizon(study.y, study.curves, t, y_train=study.y_train)
+            found.append(result)
+            events = int((study.y["event"] & (study.y["time"] <= t)).sum())
+            if min(events, len(study.y) - events) < _TOO_FEW:
+                section.warn(
+                    f"{events} of {len(study.y)} patients had the event by {study.when(t)}: too few, on one of the "
+                    "two sides, for a calibration curve."
+                )
+                too_few.add(t)
+                continue
+            pictures.append(_picture(study, result, len(pictures) + 1))
+            if events < _FEW_EVENTS:
+                section.warn(f"Only {events} events lie before {study.when(t)}: the curve there is mostly noise.")
+    intervals: dict[tuple[str, float], tuple[float | None, float | None]] = {}
+    if study.n_bootstrap and found:
+        with section.trying("Intervals of ICI and observed / expected"):
+            table = evaluate(
+                study.y,
+                study.curves,
+                study.y_train,
+                study.n_bootstrap,
+                horizons=study.horizons,
+                metrics=["ICI", "O/E"],
+                random_state=study.random_state,
+            )
+            for row in records(table):
+                intervals[row["metric"], row["horizon"]] = (row["lower"], row["upper"])
+    section.show(*pictures)
+    nothing: tuple[float | None, float | None] = (None, None)
+    if found:
+        section.table(
+            "Calibration at the horizons",
+            ["horizon", "predicted risk", "observed risk", "observed / expected", "ICI", "E50", "E90"],
+            [
+                [
+                    study.when(c.horizon),
+                    percent(c.expected_risk),
+                    percent(c.observed_risk),
+                    with_interval(c.ratio, *intervals.get(("O/E", c.horizon), nothing), 2),
+                    *(
+                        [NOT_COMPUTED] * 3
+                        if c.horizon in too_few
+                        else [
+                            with_interval(c.ici, *intervals.get(("ICI", c.horizon), nothing)),
+                            number(c.e50),
+                            number(c.e90),
+                        ]
+                    ),
+                ]
+                for c in found
+            ],
+        )
+    section.convention(
+        "Predicted risk: mean of 1 − S(t|x). Observed risk: Kaplan-Meier. Curve: logistic regression of “event by "
+        "the horizon” on a natural cubic spline (four knots) of the complementary log-log of the predicted risk, "
+        "weighed by the inverse probability of being observed. ICI, E50, E90: mean, median and 90th percentile of "
+        "the distance between curve and diagonal over the patients. Points: patients grouped by predicted risk (at "
+        f"least {_PER_GROUP} each), mean prediction against Kaplan-Meier with 95% interval. Grey bars: how many "
+        "patients have which prediction. "
+        "No perfect model has an ICI of 0 on a finite cohort. " + intervals_text(study)
+    )
+    section.numbers["horizons"] = [
+        {
+            "horizon": c.horizon,
+            "expected_risk": c.expected_risk,
+            "observed_risk": c.observed_risk,
+            "ratio": c.ratio,
+            "ratio_interval": intervals.get(("O/E", c.horizon)),
+            "ici": None if c.horizon in too_few else c.ici,
+            "e50": None if c.horizon in too_few else c.e50,
+            "e90": None if c.horizon in too_few else c.e90,
+            "ici_interval": None if c.horizon in too_few else intervals.get(("ICI", c.horizon)),
+        }
+        for c in found
+    ]
+    return section
+
+
+def over_the_distribution(study: Study) -> Section:
+    """D-calibration and DDC with its floor, before and after recalibration."""
+    section = Section("distribution", "Calibration over the whole distribution")
+    section.say(
+        "If the curves were true, the predicted survival at each patient’s own time, S(z|x), would be spread evenly "
+        "between 0 and 1: ten bars of the same height. The divergence from flat is the DDC. A perfect model does not "
+        "reach 0 on a finite cohort; its floor says what it would score here."
+    )
+    versions: dict[str, SurvivalCurves] = {}
+    if study.before is not None:
+        versions["before recalibration"] = study.before
+    versions["after recalibration" if versions else study.name] = study.curves
+    rows: list[dict[str, Any]] = []
+    bins: dict[str, FloatArray] = {}
+    for name, curves in versions.items():
+        with section.trying(f"D-calibration ({name})"):
+            test = d_calibration(study.y, curves)
+            row = {
+                "name": name,
+                "ddc": ddc(study.y, curves),
+                "floor": ddc_floor(study.y, curves),
+                "p": test.p_value,
+                "bins": test.bins.tolist(),
+            }
+            if study.n_bootstrap:
+                table = evaluate(
+                    study.y, curves, study.y_train, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state
+                )
+                row |= {"lower": float(table["lower"].iloc[0]), "upper": float(table["upper"].iloc[0])}
+            rows.append(row)
+            bins[name] = test.bins
+    if rows:
+        words = [f"{r['name']}: {', '.join(percent(b, 0) for b in r['bins'])}" for r in rows]
+        section.show(
+            Picture(
+                "d-calibration",
+                draw.d_calibration_bins(bins),
+                "Share of patients in ten bins of predicted survival, lowest first. " + "; ".join(words) + ".",
+                "D-calibration: the share of patients in each tenth of S(z|x). Bars as high as the dashed line are "
+                "perfect; higher bars on the left: patients lived longer than predicted, on the right: events came "
+                "earlier.",
+            )
+        )
+        section.table(
+            "Distance from an even spread",
+            ["", "DDC", "floor of a perfect model", "p of the D-calibration test"],
+            [
+                [
+                    r["name"],
+                    with_interval(r["ddc"], r.get("lower"), r.get("upper"), digits=4),
+                    number(r["floor"], 4),
+                    "< 0.001" if r["p"] < 0.001 else number(r["p"]),
+                ]
+                for r in rows
+            ],
+        )
+        last = rows[-1]
+        section.say(
+            f"The DDC is {last['ddc'] / last['floor']:.1f} times its floor"
+            + (f" (before recalibration {rows[0]['ddc'] / rows[0]['floor']:.1f} times). " if len(rows) > 1 else ". ")
+            + (
+                "The test finds no departure from D-calibration, which with few patients proves little."
+                if last["p"] >= 0.05
+                else "The test says that the curves are not D-calibrated."
+            )
+        )
+    if study.before is None:
+        section.note("This model has no recalibration maps, so there is one histogram only.")
+    section.convention(
+        "Ten bins [k/10, (k+1)/10); a censored patient is spread over the bins where the event may still fall. DDC: "
+        "Kullback-Leibler divergence from flat, natural logarithm, 0 to 2.303. Floor: mean DDC of 200 cohorts of "
+        "this size and censoring simulated from the model’s own curves. Test: Haider’s chi-square, 9 degrees of "
+        "freedom. The interval of the DDC comes from resampling, which adds to the divergence: it tends to lie above "
+        "the value. " + intervals_text(study)
+    )
+    section.numbers["d_calibration"] = rows
+    return section
+
+
+def _picture(study: Study, result: HorizonCalibration, k: int) -> Picture:
+    t = result.horizon
+    risk = 1.0 - study.curves.evaluate(np.array([t]))[:, 0]
+    groups = _groups(study, risk, t)
+    figure = draw.calibration_curve(
+        result.predicted, result.observed, risks=risk, groups=groups, label=f"by {study.when(t).partition(' (')[0]}"
+    )
+    return Picture(
+        f"calibration-{k}",
+        figure,
+        f"Calibration plot at {study.when(t)}: mean predicted risk {percent(result.expected_risk)}, observed "
+        f"{percent(result.observed_risk)}, mean distance from the diagonal {number(result.ici)}.",
+        f"Risk of the event by {study.when(t)}: observed against predicted.",
+    )
+
+
+def _groups(study: Study, risk: FloatArray, t: float) -> pd.DataFrame | None:
+    """Return mean predicted and Kaplan-Meier risk, with interval, of groups by predicted risk."""
+    from lifelines import KaplanMeierFitter
+
+    n_groups = min(_MAX_GROUPS, len(risk) // _PER_GROUP)
+    if n_groups < 2 or np.ptp(risk) == 0:
+        return None
+    edges = np.unique(np.quantile(risk, np.linspace(0, 1, n_groups + 1)[1:-1]))
+    group = np.searchsorted(edges, risk, side="right")
+    rows = []
+    for k in range(len(edges) + 1):
+        inside = group == k
+        if inside.sum() < _PER_GROUP // 2 or study.y["time"][inside].max() < t:
+            continue
+        fitted = KaplanMeierFitter().fit(study.y["time"][inside], study.y["event"][inside])
+        interval = fitted.confidence_interval_survival_function_
+        at = int(np.searchsorted(interval.index.to_numpy(), t, side="right")) - 1
+        low, high = interval.iloc[at]
+        rows.append(
+            {
+                "predicted": float(risk[inside].mean()),
+                "observed": 1 - float(fitted.predict(t)),
+                "lower": 1 - float(high),
+                "upper": 1 - float(low),
+            }
+        )
+    return pd.DataFrame(rows) if rows else None

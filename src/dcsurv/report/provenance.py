@@ -1,0 +1,186 @@
+"""The model and its settings, what it is not for, and what made this report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dcsurv.calibration.ensemble import CalibratedEnsemble
+from dcsurv.report.blocks import Bullets, Section
+from dcsurv.report.performance import ENOUGH_EVENTS
+from dcsurv.report.study import Study
+
+_PACKAGES = ("dcsurv", "torch", "numpy", "scipy", "pandas", "scikit-learn", "lifelines", "matplotlib")
+_NAMES_SHOWN = 60
+# Parameters that say where and how loudly a model was trained, not what it is.
+_NO_MATTER = ("device", "verbose", "n_jobs")
+
+
+def model(study: Study) -> Section:
+    """Kind, features, settings and training of the model."""
+    section = Section("model", "The model")
+    estimator = study.model
+    trained = dict(getattr(estimator, "training_summary_", {}))
+    curves = study.curves
+    words = {"linear": "straight", "step": "in steps", "constant_hazard": "with a constant hazard"}[
+        curves.interpolation
+    ]
+    section.say(
+        f"{study.name}, trained on {trained.get('patients', 0):,} patients with {trained.get('events', 0):,} events. "
+        f"It predicts survival at {len(curves.times):,} times up to {study.when(float(curves.times[-1]))}; between "
+        f"them curves run {words}."
+    )
+    if isinstance(estimator, CalibratedEnsemble):
+        maps = [type(part).__name__ for part in estimator.map_.maps]
+        section.say(
+            "Each member was trained without one fold of the training patients; the curves are the mean of the "
+            "members, then "
+            + (
+                f"passed through {' and '.join(maps)}, fitted on the folds that were left out."
+                if maps
+                else "used as they are."
+            )
+        )
+    names = [str(name) for name in study.X.columns]
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    section.say(f"Features ({len(names)}): {', '.join(names[:_NAMES_SHOWN])}{more}.")
+    settings = _settings(estimator)
+    section.pairs("Training", _training(trained, study), long=True)
+    section.pairs("Settings", list(settings.items()))
+    section.numbers |= {"name": study.name, "settings": settings, "training": trained}
+    return section
+
+
+def limits(study: Study) -> Section:
+    """Say what the model is for, and what it must not be taken for."""
+    section = Section("limits", "Limits and intended use")
+    section.warn(
+        "This is research software. Nothing here has been tested in care; a prediction is no diagnosis and no reason "
+        "by itself to give or withhold a treatment. Before use, the model must be evaluated with patients of the "
+        "place where it is to be used, and what the law asks of medical software must be met."
+    )
+    lines = [
+        "Predictions hold for patients like those in the table above, measured in the same way, from the same "
+        "starting point in time. For others (another hospital, another period, another treatment) evaluate first, "
+        "and recalibrate if observed and expected differ.",
+        "Censoring is taken to be independent of the event, given the features. If patients left because they were "
+        "doing badly or well, all numbers here are biased.",
+        "There is one kind of event. Death from other causes, if it was counted as censoring, makes risks too high: "
+        "they are then risks in a world without the other causes.",
+        "The predictions say what happens to patients under the care that they got. They do not say what another "
+        "treatment would change.",
+    ]
+    last = float(study.curves.times[-1])
+    lines.append(f"Nothing is known beyond {study.when(last)}, the model’s last time; curves are held constant there.")
+    if study.n_events < ENOUGH_EVENTS:
+        lines.append(
+            f"The evaluation rests on {study.n_events} events, fewer than the {ENOUGH_EVENTS} that are commonly asked "
+            "for."
+        )
+    if study.y_train is None:
+        lines.append(
+            "The training patients were not passed: censoring weights and the Kaplan-Meier comparison come from the "
+            "evaluated patients themselves, and the table of patients has no training column."
+        )
+    lines.append(
+        "The held-out patients come from the same source as the training patients unless you made sure of another; "
+        "performance elsewhere is usually worse."
+    )
+    section.blocks.append(Bullets(lines))
+    for remark in study.remarks:
+        section.note(remark)
+    return section
+
+
+def provenance(study: Study) -> Section:
+    """Versions, seeds and fingerprints."""
+    section = Section("provenance", "Where these numbers come from")
+    prints = {"evaluated patients": fingerprint(study.X, study.y)}
+    if study.X_train is not None and study.y_train is not None:
+        prints["training patients"] = fingerprint(study.X_train, study.y_train)
+    versions = {"Python": platform.python_version()} | {name: v for name in _PACKAGES if (v := _version(name))}
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    rows = [
+        ("made on", made),
+        ("data", study.data_name or "not named"),
+        *((f"fingerprint of the {key}", value) for key, value in prints.items()),
+        ("seed of this report", str(study.random_state)),
+        ("bootstrap samples", str(study.n_bootstrap)),
+        ("versions", ", ".join(f"{name} {v}" for name, v in versions.items())),
+    ]
+    section.pairs("Provenance", rows, long=True)
+    section.convention(
+        "Fingerprint: SHA-256 over number of rows, column names, types, values and outcomes, in their order. The "
+        "same table gives the same fingerprint; it does not contain the data."
+    )
+    section.numbers |= {"made": made, "fingerprints": prints, "versions": versions, "random_state": study.random_state}
+    return section
+
+
+def fingerprint(X: pd.DataFrame, y: npt.NDArray[np.void]) -> str:
+    """Return a digest of a table and its outcomes."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps([list(X.shape), [str(c) for c in X.columns], [str(t) for t in X.dtypes]]).encode())
+    for name in X.columns:
+        column = X[name]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            column = column.astype(object).where(column.notna(), None).map(repr)
+        digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    digest.update(np.ascontiguousarray(y["time"]).tobytes())
+    digest.update(np.ascontiguousarray(y["event"]).tobytes())
+    return digest.hexdigest()
+
+
+def _settings(estimator: Any) -> dict[str, str]:
+    """Return the parameters of a model, those of an ensemble's members behind them."""
+    out = {name: _text(v) for name, v in estimator.get_params(deep=False).items() if name not in _NO_MATTER}
+    if isinstance(estimator, CalibratedEnsemble):
+        member = estimator.members_[0]
+        out["estimator"] = type(member).__name__
+        of_ensemble = (*_NO_MATTER, "preprocess", "time_unit", "random_state")
+        own = member.get_params(deep=False)
+        out |= {f"member {name}": _text(v) for name, v in own.items() if name not in of_ensemble}
+    return out
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple) and len(value) > 8:
+        return f"{', '.join(_text(v) for v in value[:4])}, … ({len(value)} values)"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(v) for v in value) or "none"
+    if isinstance(value, np.ndarray):
+        return _text(value.tolist())
+    return "not set" if value is None else str(value)
+
+
+def _training(trained: dict[str, Any], study: Study) -> list[tuple[str, str]]:
+    members = trained.pop("members", None)
+    rows = []
+    for key, value in trained.items():
+        if key == "last_time":
+            rows.append(("longest follow-up", study.when(value)))
+        elif key == "weighted":
+            rows.append(("patients weighted", "yes" if value else "no"))
+        else:
+            rows.append((key.replace("_", " "), f"{value:,}" if isinstance(value, int) else _text(value)))
+    for name in ("patients", "epochs", "best_epoch", "stopped_by", "seed"):
+        if members and all(name in member for member in members):
+            rows.append((f"members’ {name.replace('_', ' ')}", ", ".join(str(member[name]) for member in members)))
+    return rows
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

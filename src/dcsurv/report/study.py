@@ -1,0 +1,233 @@
+"""What a report is about: the model, the patients it was tried on, and its predictions for them."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps
+from dcsurv.curves import SurvivalCurves
+from dcsurv.metrics import default_horizons
+from dcsurv.nonparametric import kaplan_meier
+from dcsurv.report.blocks import short
+from dcsurv.target import FloatArray, check_outcome
+
+Outcome = npt.NDArray[np.void]
+
+_DAYS_PER_YEAR = 365.25
+_MOST_PATIENTS_DRAWN = 6
+
+
+@dataclass
+class Study:
+    """The model, its predictions for the held-out patients, and what else was passed.
+
+    Attributes
+    ----------
+    curves
+        As the model predicts them.
+    before
+        Of an ensemble with recalibration maps: the mean of the members, before the maps.
+    reference_curves
+        Of the model to compare with.
+    baseline
+        The same Kaplan-Meier curve for everybody, of the training part if it is there.
+    horizons, left_out
+        Times to look at, and those that the data cannot say anything about, with the reason.
+    """
+
+    model: Any
+    X: pd.DataFrame
+    y: Outcome
+    X_train: pd.DataFrame | None
+    y_train: Outcome | None
+    reference: Any
+    unit: str | None
+    n_bootstrap: int
+    random_state: int
+    subgroups: Sequence[str] | Mapping[str, Any] | None
+    patients: Sequence[int] | None
+    data_name: str | None
+    as_array: bool
+    curves: SurvivalCurves
+    before: SurvivalCurves | None
+    reference_curves: SurvivalCurves | None
+    baseline: SurvivalCurves
+    horizons: list[float] = field(default_factory=list)
+    left_out: list[tuple[float, str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return model_name(self.model)
+
+    @property
+    def reference_name(self) -> str:
+        name = model_name(self.reference)
+        return name if name != self.name else f"{name} (reference)"
+
+    @property
+    def n_events(self) -> int:
+        return int(self.y["event"].sum())
+
+    @property
+    def middle_horizon(self) -> float | None:
+        """The horizon at which sections that need one time look."""
+        return self.horizons[len(self.horizons) // 2] if self.horizons else None
+
+    def predict(self, frame: pd.DataFrame, times: npt.ArrayLike | None = None) -> SurvivalCurves:
+        """Predict for rows in the form in which the caller's features came."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "survival was asked for at", UserWarning)
+            out: SurvivalCurves = self.model.predict_survival_function(self.features(frame), times)
+        return out
+
+    def features(self, frame: pd.DataFrame) -> Any:
+        return frame.to_numpy() if self.as_array else frame
+
+    def when(self, t: float) -> str:
+        """Print a time with its unit; days that are whole years as years, others with the years or months beside."""
+        unit = self.unit or ""
+        text = f"{short(t)} {unit}" if unit else f"time {short(t)}"
+        if unit.lower() in ("day", "days"):
+            years = t / _DAYS_PER_YEAR
+            if round(years) >= 1 and abs(years - round(years)) < 1e-3 * years:
+                return f"{round(years)} year{'s' if round(years) > 1 else ''}"
+            if years >= 1.5:
+                return f"{text} ({years:.1f} years)"
+            if t >= 60:
+                return f"{text} ({12 * years:.1f} months)"
+        return text
+
+
+def make_study(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_train: Any,
+    y_train: Any,
+    reference: Any,
+    horizons: npt.ArrayLike | None,
+    unit: str | None,
+    **more: Any,
+) -> Study:
+    """Check what was passed and predict for the held-out patients."""
+    as_array = not isinstance(X, pd.DataFrame)
+    frame = _as_frame(X, model)
+    outcome = check_outcome(y, n_rows=len(frame))
+    train = None if y_train is None else check_outcome(y_train, min_events=1)
+    train_frame = None if X_train is None else _as_frame(X_train, model)
+    if train_frame is not None and train is not None and len(train_frame) != len(train):
+        raise ValueError(
+            f"X_train has {len(train_frame)} rows and y_train {len(train)}: they must be the same patients."
+        )
+    remarks: list[str] = []
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        curves = model.predict_survival_function(X)
+        before = None
+        if isinstance(model, CalibratedEnsemble) and model.map_.maps:
+            bare = copy.copy(model)
+            bare.map_ = make_maps(())
+            before = bare.predict_survival_function(X)
+        reference_curves = None if reference is None else reference.predict_survival_function(X)
+    for warning in heard:
+        if issubclass(warning.category, UserWarning) and str(warning.message) not in remarks:
+            remarks.append(str(warning.message))
+    km = kaplan_meier(outcome if train is None else train)
+    baseline = SurvivalCurves(km.times, np.tile(km.values, (len(outcome), 1)), interpolation="step")
+    _check_choices(more.get("patients"), more.get("subgroups"), frame)
+    study = Study(
+        model=model,
+        X=frame,
+        y=outcome,
+        X_train=train_frame,
+        y_train=train,
+        reference=reference,
+        unit=unit or getattr(model, "time_unit", None),
+        as_array=as_array,
+        curves=curves,
+        before=before,
+        reference_curves=reference_curves,
+        baseline=baseline,
+        remarks=remarks,
+        **more,
+    )
+    _choose_horizons(study, horizons)
+    return study
+
+
+def model_name(model: Any) -> str:
+    """Return what to call a model: an ensemble also by its members."""
+    name = type(model).__name__
+    if isinstance(model, CalibratedEnsemble):
+        kinds = sorted({type(member).__name__ for member in model.members_})
+        return f"{name} ({len(model.members_)} × {' / '.join(kinds)})"
+    return name
+
+
+def _as_frame(X: Any, model: Any) -> pd.DataFrame:
+    if isinstance(X, pd.DataFrame):
+        return X.reset_index(drop=True)
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(f"X has shape {array.shape}, but a table with one row per patient is expected.")
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or len(names) != array.shape[1]:
+        names = [f"x{k}" for k in range(array.shape[1])]
+    return pd.DataFrame(array, columns=[str(name) for name in names]).infer_objects()
+
+
+def _check_choices(patients: Any, subgroups: Any, frame: pd.DataFrame) -> None:
+    """Refuse rows and columns that are not there before anything is computed."""
+    if patients is not None:
+        inside = all(0 <= row < len(frame) for row in patients)
+        if not inside or not 1 <= len(set(patients)) == len(patients) <= _MOST_PATIENTS_DRAWN:
+            raise ValueError(
+                f"patients is {list(patients)}, but one to {_MOST_PATIENTS_DRAWN} different row numbers from 0 to "
+                f"{len(frame) - 1} are expected."
+            )
+    if isinstance(subgroups, Mapping):
+        for name, labels in subgroups.items():
+            if len(labels) != len(frame):
+                raise ValueError(
+                    f"subgroups has {len(labels)} labels for {name!r}, but there are {len(frame)} patients."
+                )
+    elif subgroups is not None:
+        unknown = [name for name in subgroups if name not in frame.columns]
+        if unknown:
+            raise ValueError(f"subgroups names {unknown}, but the features are {[str(c) for c in frame.columns]}.")
+
+
+def _choose_horizons(study: Study, horizons: npt.ArrayLike | None) -> None:
+    """Keep the horizons that have events before and patients after them; say why the others are left out."""
+    if horizons is None or np.size(horizons) == 0:
+        try:
+            asked: FloatArray = default_horizons(study.y)
+        except ValueError:
+            return  # no event: the sections say so
+    else:
+        asked = np.unique(np.atleast_1d(np.asarray(horizons, dtype=np.float64)))
+        if asked.ndim != 1 or not np.isfinite(asked).all() or (asked <= 0).any():
+            raise ValueError(f"horizons is {horizons!r}, but one or more finite times above 0 are expected.")
+    time, event = study.y["time"], study.y["event"]
+    first = float(time[event].min()) if event.any() else np.inf
+    last = float(time.max())
+    trained_until = np.inf if study.y_train is None else float(study.y_train["time"].max())
+    for t in asked.tolist():
+        if t < first:
+            study.left_out.append((t, "no patient here has had the event by then"))
+        elif t >= last:
+            study.left_out.append((t, f"follow-up of these patients ends at {study.when(last)}"))
+        elif t >= trained_until:
+            study.left_out.append((t, f"follow-up of the training patients ends at {study.when(trained_until)}"))
+        else:
+            study.horizons.append(t)

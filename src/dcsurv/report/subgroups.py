@@ -1,0 +1,187 @@
+"""Whether the model works as well for some patients as for others."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dcsurv.figures import evaluation as draw
+from dcsurv.metrics import evaluate
+from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, short, with_interval
+from dcsurv.report.performance import intervals_text
+from dcsurv.report.population import FEW_VALUES, is_number, level_text
+from dcsurv.report.study import Study
+
+# Groups by these are asked for first: who the patients are, and where they were treated.
+_PERSON = re.compile(
+    r"(^|[^a-z])(sex|gender|female|male|age|ethnicity|race|centre|center|site|hospital|region)([^a-z]|$)"
+)
+_MAX_COLUMNS = 5
+_MAX_LEVELS = 6
+_MIN_PATIENTS, _MIN_EVENTS, _FEW_EVENTS = 20, 10, 30
+
+
+def subgroups(study: Study) -> Section:
+    """Discrimination and observed / expected in groups of patients."""
+    section = Section("subgroups", "Subgroups: does it work for everybody?")
+    t = study.middle_horizon
+    columns = _columns(study)
+    if not columns:
+        section.say("There is no feature with few levels, and none was named: there are no groups to look at.")
+        return section
+    rows: list[dict[str, Any]] = []
+    for column, labels in columns.items():
+        for group in _ordered(labels):
+            rows.append({"column": column, "group": group} | _one(study, (labels == group).to_numpy(), t, section))
+    table = pd.DataFrame(rows)
+    chosen = "named by the user" if study.subgroups is not None else "chosen by name (sex, age, site) or few levels"
+    section.say(
+        f"Groups {chosen}. Differences between groups of this size are often chance: look at whether the intervals "
+        "overlap, and at what is known about the groups."
+    )
+    header = ["", "patients", "events", "C-td"]
+    if t is not None:
+        header.append(f"observed / expected at {study.when(t)}")
+    printed: list[list[str]] = []
+    indented: set[int] = set()
+    for name, part in table.groupby("column", sort=False):
+        printed.append([str(name)] + [""] * (len(header) - 1))
+        for _, row in part.iterrows():
+            indented.add(len(printed))
+            printed.append(_texts(row, t))
+    section.table("Performance in groups", header, printed, indented=frozenset(indented))
+    if (table["flag"] != "").any():
+        section.note(
+            f"Groups with fewer than {_MIN_PATIENTS} patients or {_MIN_EVENTS} events are not evaluated; those with "
+            f"fewer than {_FEW_EVENTS} events are marked: few events."
+        )
+    overall = None
+    with section.trying("C-td of all patients"):
+        overall = float(evaluate(study.y, study.curves, metrics=["C-td"])["value"].iloc[0])
+    pictures = []
+    drawable = table.rename(columns={"c_td": "value", "c_td_lower": "lower", "c_td_upper": "upper"})
+    if drawable["value"].notna().any():
+        pictures.append(
+            Picture(
+                "subgroups-c-td",
+                draw.forest(drawable, xlabel="C-td (higher is better)", overall=overall),
+                "Forest plot of C-td in the groups; the numbers are in the table above.",
+                "C-td in the groups with 95% interval; dashed: all patients.",
+            )
+        )
+    drawable = table.rename(columns={"ratio": "value", "ratio_lower": "lower", "ratio_upper": "upper"})
+    drawable.loc[drawable["value"] <= 0, "value"] = np.nan
+    if t is not None and drawable["value"].notna().any():
+        drawable["lower"] = drawable["lower"].clip(lower=0.05)
+        pictures.append(
+            Picture(
+                "subgroups-o-e",
+                draw.forest(drawable, xlabel="observed / expected (1 is perfect)", overall=1.0, logarithmic=True),
+                "Forest plot of observed over expected risk in the groups; the numbers are in the table above.",
+                f"Observed over expected risk at {study.when(t)} in the groups with 95% interval; dashed: perfect. "
+                "Above 1 the model underestimates the risk of the group.",
+            )
+        )
+    section.show(*pictures)
+    section.convention(
+        "C-td and observed / expected as in the sections above, within each group; censoring weights from the "
+        f"{'training' if study.y_train is not None else 'group’s own'} patients. Numbers with more than {FEW_VALUES} "
+        "values are "
+        "cut at the thirds of these patients. No adjustment for looking at several groups. " + intervals_text(study)
+    )
+    section.numbers["groups"] = table.astype(object).where(table.notna(), None).to_dict("records")
+    return section
+
+
+def _columns(study: Study) -> dict[str, pd.Series]:
+    """Return by column a label for every patient."""
+    if isinstance(study.subgroups, Mapping):
+        out = {str(name): pd.Series(np.asarray(labels, dtype=object)) for name, labels in study.subgroups.items()}
+        return {name: _labels(labels.infer_objects()) for name, labels in out.items()}
+    if study.subgroups is not None:
+        names = list(study.subgroups)
+    else:
+        few = [c for c in study.X.columns if 2 <= study.X[c].nunique() <= FEW_VALUES]
+        person = [c for c in study.X.columns if _PERSON.search(str(c).lower()) and study.X[c].nunique() >= 2]
+        names = list(dict.fromkeys(person + few))[:_MAX_COLUMNS]
+    return {str(name): _labels(study.X[name]) for name in names}
+
+
+def _labels(column: pd.Series) -> pd.Series:
+    if is_number(column):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        low, high = np.nanquantile(values, [1 / 3, 2 / 3])
+        names = [f"below {short(low)}", f"{short(low)} to {short(high)}", f"above {short(high)}"]
+        place = np.where(values < low, 0, np.where(values <= high, 1, 2))
+        out = pd.Series(np.array(names, dtype=object)[place])
+        return out.where(~np.isnan(values), None)
+    texts = column.reset_index(drop=True).astype(object).map(level_text, na_action="ignore")
+    frequent = texts.value_counts().head(_MAX_LEVELS).index
+    return texts.where(texts.isin(frequent) | texts.isna(), "other")
+
+
+def _ordered(labels: pd.Series) -> list[str]:
+    found = [str(label) for label in labels.dropna().unique()]
+
+    def place(label: str) -> tuple[int, float, str]:
+        thirds = [label.startswith("below "), " to " in label, label.startswith("above ")]
+        if any(thirds):
+            return 0, float(thirds.index(True)), label
+        try:
+            return 1, float(label.replace(",", "")), label
+        except ValueError:
+            return 2, float(label == "other"), label
+
+    return sorted(found, key=place)
+
+
+def _one(study: Study, inside: Any, t: float | None, section: Section) -> dict[str, Any]:
+    """Evaluate one group, as far as it can be."""
+    y, curves = study.y[inside], study.curves[np.flatnonzero(inside)]
+    n, events = len(y), int(y["event"].sum())
+    empty = dict.fromkeys(("c_td", "c_td_lower", "c_td_upper", "ratio", "ratio_lower", "ratio_upper"), np.nan)
+    small = n < _MIN_PATIENTS or events < _MIN_EVENTS
+    row: dict[str, Any] = {"patients": n, "events": events, "flag": "too few to evaluate" if small else "", **empty}
+    if small:
+        return row | {"patients": n if n >= _MIN_PATIENTS else None, "events": None}
+    if events < _FEW_EVENTS:
+        row["flag"] = "few events"
+    for metric, key in (("C-td", "c_td"), ("O/E", "ratio")):
+        if metric == "O/E" and t is None:
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # a few resamples without events: the interval says enough
+                table = evaluate(
+                    y,
+                    curves,
+                    study.y_train,
+                    study.n_bootstrap,
+                    horizons=None if t is None else [t],
+                    metrics=[metric],
+                    random_state=study.random_state,
+                )
+        except ValueError:
+            row["flag"] = row["flag"] or f"no {metric}"
+            continue
+        row[key] = float(table["value"].iloc[0])
+        if study.n_bootstrap:
+            row |= {f"{key}_lower": float(table["lower"].iloc[0]), f"{key}_upper": float(table["upper"].iloc[0])}
+    return row
+
+
+def _texts(row: pd.Series, t: float | None) -> list[str]:
+    flag = f" ({row['flag']})" if row["flag"] else ""
+    counts = [
+        f"under {_MIN_PATIENTS}" if pd.isna(row["patients"]) else f"{int(row['patients']):,}",
+        NOT_COMPUTED if pd.isna(row["events"]) else f"{int(row['events']):,}",
+    ]
+    cells = [f"{row['group']}{flag}", *counts, with_interval(row["c_td"], row["c_td_lower"], row["c_td_upper"])]
+    return (
+        cells if t is None else [*cells, with_interval(row["ratio"], row["ratio_lower"], row["ratio_upper"], digits=2)]
+    )

@@ -1,0 +1,227 @@
+"""Put the page together: study, sections, figures, HTML."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dcsurv.figures.style import save, style_context
+from dcsurv.persistence import write_atomically
+from dcsurv.report import decisions, examples, importance, performance, population, probabilities, provenance, subgroups
+from dcsurv.report.blocks import Pictures, Section
+from dcsurv.report.study import make_study
+from dcsurv.report.summary import summary
+from dcsurv.report.svg import inline_svg
+from dcsurv.report.tripod import checklist
+
+Progress = Callable[[str], None]
+
+_OF_A_REPORT = re.compile(
+    r"(follow-up|missing|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|importance-(auc|brier)|"
+    r"(calibration|decision)-\d+)\.(svg|png)"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a report was written and what it says.
+
+    Attributes
+    ----------
+    path
+        The HTML file.
+    figures
+        The figures' files, SVG and PNG.
+    numbers
+        Every number printed in the report, by section, as plain data (JSON).
+    """
+
+    path: Path
+    figures: list[Path] = field(default_factory=list)
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_train: Any | None = None,
+    y_train: Any | None = None,
+    reference: Any | None = None,
+    horizons: npt.ArrayLike | None = None,
+    unit: str | None = None,
+    subgroups: Sequence[str] | Mapping[str, Any] | None = None,
+    patients: Sequence[int] | None = None,
+    title: str | None = None,
+    data_name: str | None = None,
+    n_bootstrap: int = 200,
+    random_state: int = 0,
+    progress: Progress | None = None,
+) -> Report:
+    """Evaluate a fitted model on held-out patients and write a self-contained HTML page about it.
+
+    Parameters
+    ----------
+    path
+        The ``.html`` to write. Its figures also go to ``<stem>_figures/`` beside it, as SVG and PNG.
+    model
+        A fitted estimator of dcsurv.
+    X, y
+        Features and outcome of patients that the model was not trained on.
+    X_train, y_train
+        Those it was trained on: for the table of patients, the censoring weights, the Kaplan-Meier comparison and
+        typical patients. Without them the report says what it used instead.
+    reference
+        A fitted model to compare with, usually :class:`dcsurv.CoxPH`.
+    horizons
+        Times to look at, in the unit of ``y``; default: the quartiles of the event times.
+    unit
+        What the times are measured in; default: the model's ``time_unit``.
+    subgroups
+        Names of columns to look at separately, or labels of the patients by name; default: chosen by name and number
+        of levels.
+    patients
+        Row numbers of real patients whose curves to draw; default: made-up typical ones. No row of the data is in the
+        report unless it is asked for here.
+    n_bootstrap
+        Resamples behind the intervals; 0 leaves them out.
+    random_state
+        Seed of resampling and shuffling.
+    progress
+        Called with the title of each section before it is computed.
+
+    Returns
+    -------
+    A :class:`Report` with the path, the figures and all numbers.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"path is {str(path)!r}, but the report is a web page: end its name in .html.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist. Create it first.")
+    if isinstance(subgroups, str):
+        raise ValueError(f"subgroups is the text {subgroups!r}; pass a list, such as [{subgroups!r}].")
+    if n_bootstrap != 0 and n_bootstrap < 2:
+        raise ValueError(f"n_bootstrap is {n_bootstrap!r}, but 0 or at least 2 resamples are expected.")
+    tell = progress or (lambda _: None)
+    tell("Predictions")
+    study = make_study(
+        model,
+        X,
+        y,
+        X_train=X_train,
+        y_train=y_train,
+        reference=reference,
+        horizons=horizons,
+        unit=unit,
+        n_bootstrap=int(n_bootstrap),
+        random_state=random_state,
+        subgroups=subgroups,
+        patients=None if patients is None else [int(row) for row in patients],
+        data_name=data_name,
+    )
+    folder = target.with_name(f"{target.stem}_figures")
+    heading = title or f"Evaluation report{f': {data_name}' if data_name else ''}"
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=target.parent) as place:
+        # A letter that the figures' font lacks is drawn as a box in the PNG; the page has the reader's fonts.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
+        sections = _sections(study, tell)
+        tell("Figures")
+        drawn, files = _draw(sections, Path(place))
+        page = _render(title=heading, sections=sections, drawn=drawn, study=study, folder=folder.name)
+        write_atomically(target, page.encode())
+        figures = _move(files, folder)
+    numbers = {section.key: _as_plain(section.numbers) for section in sections}
+    return Report(target, figures, numbers)
+
+
+def _draw(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Path]]:
+    """Return the figures as parts of the page, by name, and their files."""
+    drawn: dict[str, str] = {}
+    files: list[Path] = []
+    for section in sections:
+        for block in section.blocks:
+            for picture in block.pictures if isinstance(block, Pictures) else ():
+                with style_context():  # laid out once for all three files
+                    picture.figure.draw_without_rendering()
+                picture.figure.set_layout_engine("none")
+                files += save(picture.figure, place / picture.name)
+                drawn[picture.name] = inline_svg(picture.figure, picture.name, picture.alt)
+    return drawn, files
+
+
+def _move(files: list[Path], folder: Path) -> list[Path]:
+    """Move the figures to their folder, in which those of an earlier report give way."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        if _OF_A_REPORT.fullmatch(old.name):
+            old.unlink()
+    return [file.replace(folder / file.name) for file in files]
+
+
+def _sections(study: Any, tell: Progress) -> list[Section]:
+    """Compute the sections in an order in which each has what it needs, and return them in that of the page."""
+    out: dict[str, Section] = {}
+    steps: list[tuple[str, Callable[[Any], Section]]] = [
+        ("The patients", population.cohort),
+        ("Censoring and follow-up", population.follow_up),
+        ("Missing values", population.missing),
+        ("The model", provenance.model),
+        ("Discrimination", performance.discrimination),
+        ("Calibration at the horizons", probabilities.at_horizons),
+        ("Calibration over the whole distribution", probabilities.over_the_distribution),
+        ("Brier score", performance.error),
+        ("Decision curves", decisions.decisions),
+        ("Subgroups", subgroups.subgroups),
+    ]
+    for what, compute in steps:
+        tell(what)
+        section = compute(study)
+        out[section.key] = section
+    tell("Importance of the features")
+    rests_on, order = importance.importance(study)
+    tell("Example predictions")
+    typical = examples.examples(study, order)
+    for section in (typical, rests_on, provenance.limits(study), provenance.provenance(study)):
+        out[section.key] = section
+    items = checklist({key: section.title for key, section in out.items()})
+    return [summary(study, out), *out.values(), items]
+
+
+def _render(**page: Any) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("dcsurv", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(**page)
+
+
+def _as_plain(value: Any) -> Any:
+    """Return numbers as JSON can hold them: NumPy's as Python's, NaN and infinity as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_plain(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return _as_plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _as_plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

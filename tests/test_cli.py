@@ -1,0 +1,364 @@
+"""The command line, as a researcher with a table of patients uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import dcsurv
+from dcsurv.cli import app
+from dcsurv.cohort import ModelCard
+
+OUTCOME = ("--time", "days", "--event", "died")
+SMALL = ("--set", "max_epochs=2", "--set", "n_nodes=6", "--set", "encoder_size=4", "--set", "decoder_size=4")
+
+
+def patients(n: int = 240, seed: int = 0) -> pd.DataFrame:
+    """Make a cohort with numbers, groups, yes and no, gaps, an identifier and outcomes."""
+    rng = np.random.default_rng(seed)
+    age = rng.normal(60, 10, n).round(1)
+    smoker = rng.choice(["yes", "no"], n)
+    time = rng.exponential(900 * np.exp(-(age - 60) / 12) * np.where(smoker == "yes", 0.6, 1.3)) + 1
+    censored = rng.exponential(1500, n) + 1
+    frame = pd.DataFrame(
+        {
+            "patient_id": np.arange(n) * 3 + 1000,
+            "age": np.where(rng.random(n) < 0.05, np.nan, age),
+            "stage": rng.choice(["I", "II", "III"], n),
+            "smoker": smoker,
+            "days": np.minimum(time, censored).round(),
+            "died": (time <= censored).astype(int),
+        }
+    )
+    return frame
+
+
+def run(*arguments: Any, code: int = 0) -> Any:
+    """Run a command in this process; whatever happens, it ends in words."""
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text, text
+    assert done.exit_code == code, text
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, another one of later patients, and three models."""
+    path: Path = tmp_path_factory.mktemp("cli")
+    patients().to_csv(path / "patients.csv", index=False)
+    patients(90, seed=1).to_csv(path / "later.csv", index=False)
+    common = ("fit", path / "patients.csv", *OUTCOME, "--unit", "days", "--horizons", "6m,1y,2y")
+    run(*common, "--model", "coxph", "-o", path / "cox.safetensors", "--bootstrap", 20)
+    run(*common, *SMALL, "--set", "n_members=2", "--evaluate", "none", "--jobs", 1, "-o", path / "ensemble.safetensors")
+    X = patients().set_index("patient_id").drop(columns=["days", "died"])
+    y = dcsurv.make_outcome(patients()["days"], patients()["died"])
+    dcsurv.CoxPH().fit(X, y).save(path / "python.safetensors")
+    return path
+
+
+def test_help_tells_the_commands_and_the_exit_codes() -> None:
+    text = run("--help").stdout
+    for name in ("demo", "check", "fit", "predict", "evaluate", "recalibrate", "tune", "reproduce", "report", "info"):
+        assert re.search(rf"│ {name} ", text), name
+        assert "--json" in run(name, "--help").stdout
+    assert re.search(r"Exit codes: 0 done; 1 .*2 wrong use.*130", " ".join(text.split()))
+    assert run("--version").stdout == f"dcsurv {dcsurv.__version__}\n"
+    assert "complete" in run("--show-completion", "bash").stdout
+
+
+def test_help_needs_no_torch() -> None:
+    import subprocess
+
+    code = "import sys; import dcsurv.cli; assert not {'torch', 'sklearn', 'scipy', 'optuna'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_check_shows_columns_and_findings(folder: Path, tmp_path: Path) -> None:
+    frame = patients()
+    frame["died_of"] = np.where(frame["died"] == 1, np.where(frame["age"] > 60, "cancer", "other"), None)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    shown = " ".join(run("check", tmp_path / "p.csv", *OUTCOME, "--unit", "days").stdout.split())
+    for words in ("240 patients", "1 = event, 0 = censored", "smoker yes/no", "stage category", "patient_id left out"):
+        assert words in shown
+    assert "--drop died_of" in shown
+    found = json.loads(run("check", tmp_path / "p.csv", *OUTCOME, "--json").stdout)
+    assert {f["code"] for f in found["findings"]} >= {"known-for-one-side", "id-columns", "last-usable-horizon"}
+    assert found["outcome"]["coding"]["events"] == ["1"]
+    frame.loc[3, "days"] = -1
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    assert "1 error to repair" in run("check", tmp_path / "p.csv", *OUTCOME, code=1).stdout
+
+
+def test_fit_evaluates_then_fits_to_everybody(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "m.safetensors"
+    done = run("fit", folder / "patients.csv", *OUTCOME, *SMALL, "--model", "dcs", "--bootstrap", 10, "-o", output)
+    shown = " ".join(done.stdout.split())
+    assert "On 48 patients" in shown
+    assert "fitted to all 240 patients" in shown
+    assert re.search(r"C-td 0\.\d{3} \(0\.\d{3} to [01]\.\d{3}\) 0\.\d{3}", shown)  # ours and CoxPH's
+    model = dcsurv.load(output)
+    assert type(model) is dcsurv.DCS
+    assert model.training_summary_["patients"] == 240
+    card = ModelCard.of(model)
+    assert card.outcome is not None
+    assert (card.outcome.time, card.outcome.event, card.unit) == ("days", "died", None)
+    assert card.evaluation is not None
+    # The numbers are those of the library on that split.
+    X, y = model_input(folder / "patients.csv")
+    train, test = dcsurv.train_test_indices(y, random_state=0)
+    again = dcsurv.DCS(max_epochs=2, n_nodes=6, encoder_size=4, decoder_size=4, random_state=0)
+    curves = again.fit(X.iloc[train], y[train]).predict_survival_function(X.iloc[test])
+    table = dcsurv.metrics.evaluate(y[test], curves, y[train], metrics=["C-td", "IBS"]).set_index("metric")["value"]
+    measured = {row["metric"]: row["value"] for row in card.evaluation["metrics"] if row["horizon"] is None}
+    assert measured["C-td"] == pytest.approx(table["C-td"], abs=1e-9)
+    assert measured["IBS"] == pytest.approx(table["IBS"], abs=1e-9)
+
+
+def model_input(path: Path) -> tuple[pd.DataFrame, Any]:
+    frame = pd.read_csv(path)
+    X = frame[["age", "stage", "smoker"]].assign(
+        smoker=frame["smoker"].astype(pd.CategoricalDtype(["no", "yes"])),
+    )
+    return X, dcsurv.make_outcome(frame["days"], frame["died"])
+
+
+def test_fit_in_other_ways(folder: Path, tmp_path: Path) -> None:
+    cox = ("fit", folder / "patients.csv", *OUTCOME, "--model", "coxph", "-o", tmp_path / "m.safetensors")
+    done = run(*cox, "--evaluate", "cv", "--folds", 3, "--json")
+    document = json.loads(done.stdout)
+    assert "fold 3 of 3" in done.stderr
+    found = document["card"]["evaluation"]
+    assert found["patients"] == 240
+    assert all(row["sd"] is not None for row in found["metrics"] if row["metric"] == "C-td")
+    kept = json.loads(run(*cox, "--no-refit", "--bootstrap", 0, "--json").stdout)["card"]
+    assert kept["trained_on"] == "fitted to 192 of 240 patients, the others held out"
+    assert dcsurv.load(tmp_path / "m.safetensors").training_summary_["patients"] == 192
+    told = run(*cox, "--evaluate", "none", "--categorical", "stage", "--drop", "smoker", "--event-value", 0)
+    assert "0 = event, 1 = censored (as told by --event-value)" in told.stdout
+    assert "Not evaluated" in told.stdout
+
+
+def test_a_report_comes_with_the_fit(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    run("fit", folder / "patients.csv", *OUTCOME, "--unit", "days", "--model", "coxph", "--bootstrap", 5,
+        "--report", page, "-o", tmp_path / "m.safetensors")  # fmt: skip
+    assert "<html" in page.read_text(encoding="utf-8")
+
+
+def test_predictions_are_those_of_the_library(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "p.csv"
+    said = run("predict", folder / "ensemble.safetensors", folder / "later.csv", "-o", output, "--keep", "patient_id")
+    assert "predictions for 90 patients at 6m, 1y, 2y" in said.stdout
+    made = pd.read_csv(output)
+    assert made["row"].tolist() == list(range(1, 91))
+    assert made["patient_id"].tolist() == patients(90, seed=1)["patient_id"].tolist()
+    model = dcsurv.load(folder / "ensemble.safetensors")
+    X, _ = model_input(folder / "later.csv")
+    times = np.array([1, 2, 4]) * 365.25 / 2
+    curves = model.predict_survival_function(X)
+    band = model.predict_band(X, times)
+    for k, label in enumerate(("6m", "1y", "2y")):
+        np.testing.assert_allclose(made[f"survival_{label}"], curves(times)[:, k], atol=1e-6)
+        np.testing.assert_allclose(made[f"risk_{label}"], 1 - curves(times)[:, k], atol=1e-6)
+        np.testing.assert_allclose(made[f"survival_{label}_lower"], band.lower[:, k], atol=1e-6)
+        np.testing.assert_allclose(made[f"survival_{label}_upper"], band.upper[:, k], atol=1e-6)
+    np.testing.assert_allclose(made["median"], curves.median(), rtol=1e-6)
+    np.testing.assert_allclose(made["mean_to_2y"], curves.rmst(times[-1]), rtol=1e-3)
+
+
+def test_predictions_do_not_depend_on_chunks_or_format(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dcsurv.cohort import predictions, reading
+
+    frame = patients(90, seed=1)
+    frame.to_parquet(tmp_path / "later.parquet")
+    frame[frame.columns[::-1]].to_csv(tmp_path / "later.csv", index=False, sep=";", decimal=",")
+    run("predict", folder / "cox.safetensors", folder / "later.csv", "-o", tmp_path / "whole.csv")
+    whole = pd.read_csv(tmp_path / "whole.csv")
+    assert (whole["survival_6m"] > whole["survival_2y"]).all()
+    monkeypatch.setattr(reading, "_CHUNK_ROWS", 35)
+    monkeypatch.setattr(predictions, "_NUMBERS", 1)
+    monkeypatch.setattr(predictions, "_LEAST_ROWS", 20)
+    run("predict", folder / "cox.safetensors", tmp_path / "later.csv", "-o", tmp_path / "chunks.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "chunks.csv"), whole)
+    told = run(
+        "predict", folder / "cox.safetensors", tmp_path / "later.parquet", "-o", tmp_path / "c.parquet", "--json"
+    )
+    assert json.loads(told.stdout)["rows"] == 90
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "c.parquet"), whole, check_dtype=False)
+
+
+def test_new_patients_that_differ_are_explained(folder: Path, tmp_path: Path) -> None:
+    frame = patients(90, seed=1)
+    model, path, output = folder / "cox.safetensors", tmp_path / "n.csv", tmp_path / "out.csv"
+    changed = frame.assign(stage=frame["stage"].replace("II", "IV").where(frame.index > 80, "I"), extra=1)
+    changed["age"] = changed["age"].astype(object).where(changed.index != 4, "sixty")
+    changed.to_csv(path, index=False)
+    said = " ".join(run("predict", model, path, "-o", output).stderr.split())
+    assert re.search(r"\d+ values? of 'stage' (is|are) unknown to the model, such as 'IV'", said)
+    assert "1 value of 'age' is no number, such as 'sixty', and counts as missing" in said
+    frame.drop(columns=["age", "stage"]).to_csv(path, index=False)
+    output.unlink()
+    said = " ".join(run("predict", model, path, "-o", output, code=2).stderr.split())
+    assert "the model needs 'age', 'stage', which the file does not have" in said
+    assert not output.exists()
+    late = run("predict", model, folder / "later.csv", "--horizons", "1y,90y", "-o", output)
+    assert "90y lies beyond the follow-up" in " ".join(late.stderr.split())
+
+
+def test_a_model_made_in_python_predicts_tables_too(folder: Path, tmp_path: Path) -> None:
+    run("predict", folder / "python.safetensors", folder / "later.csv", "--horizons", "365", "-o", tmp_path / "o.csv")
+    model = dcsurv.load(folder / "python.safetensors")
+    X = patients(90, seed=1)[["age", "stage", "smoker"]]
+    ours = pd.read_csv(tmp_path / "o.csv")["survival_365"]
+    np.testing.assert_allclose(ours, model.predict_survival_function(X)(365.0), atol=1e-6)
+    assert "CoxPH" in run("info", folder / "python.safetensors").stdout
+    said = run("evaluate", folder / "python.safetensors", folder / "later.csv", code=2).stderr
+    assert "--time and --event" in said
+    run("evaluate", folder / "python.safetensors", folder / "later.csv", *OUTCOME, "--bootstrap", 0)
+
+
+def test_evaluate_measures_and_warns_of_the_training_file(folder: Path) -> None:
+    done = run("evaluate", folder / "cox.safetensors", folder / "later.csv", "--bootstrap", 10, "--json")
+    document = json.loads(done.stdout)
+    model = dcsurv.load(folder / "cox.safetensors")
+    X, y = model_input(folder / "later.csv")
+    expected = dcsurv.metrics.concordance_index_td(y, model.predict_survival_function(X))
+    measured = {row["metric"]: row["value"] for row in document["metrics"] if row["horizon"] is None}
+    assert measured["C-td"] == pytest.approx(expected)
+    assert document["patients"] == 90
+    flattered = run("evaluate", folder / "cox.safetensors", folder / "patients.csv", "--bootstrap", 0)
+    assert "flatter" in flattered.stderr
+
+
+def test_recalibrate_writes_a_new_model(folder: Path, tmp_path: Path) -> None:
+    local = patients(200, seed=2)
+    local["days"] = (local["days"] * 0.4).round() + 1
+    local.rename(columns={"died": "status"}).assign(status=lambda f: f["status"] + 1).to_csv(
+        tmp_path / "l.csv", index=False
+    )
+    output = tmp_path / "new.safetensors"
+    done = run(
+        "recalibrate", folder / "cox.safetensors", tmp_path / "l.csv", "--event", "status", "-o", output, "--json"
+    )
+    document = json.loads(done.stdout)
+    before, after = document["observed_expected_before"], document["observed_expected_after"]
+    assert np.abs(np.array(after) - 1).mean() < np.abs(np.array(before) - 1).mean()
+    shown = " ".join(run("info", output).stdout.split())
+    assert "Recalibrated" in shown
+    assert "l.csv" in shown
+    run("predict", output, folder / "later.csv", "-o", tmp_path / "p.csv")
+
+
+def test_info_says_what_a_file_holds(folder: Path) -> None:
+    shown = " ".join(run("info", folder / "cox.safetensors").stdout.split())
+    for words in (
+        "fitted to all 240 patients",
+        "patients.csv",
+        "time 'days', event 'died'",
+        "6m, 1y, 2y",
+        "I, II, III",
+        "C-td",
+    ):
+        assert words in shown, words
+    document = json.loads(run("info", folder / "ensemble.safetensors", "--json").stdout)
+    assert document["kind"] == "CalibratedEnsemble"
+    assert document["card"]["data"]["patients"] == 240
+
+
+def test_tune_finds_settings_that_fit_takes(folder: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "s.json"
+    data = (folder / "patients.csv", *OUTCOME, "--unit", "days")
+    done = run("tune", *data, "--model", "coxph", "--trials", 2, "--folds", 2, "--jobs", 1, "-o", settings, "--json")
+    document = json.loads(done.stdout)
+    assert document["tuned_on"]["patients"] == 192
+    assert json.loads(settings.read_text())["model"] == "coxph"
+    fit = ("fit", *data, "--settings", settings, "--model", "coxph", "--bootstrap", 0, "-o", tmp_path / "m.safetensors")
+    assert "searched on patients" not in run(*fit).stderr
+    assert "searched on patients" in run(*fit, "--seed", 1).stderr
+    model = dcsurv.load(tmp_path / "m.safetensors")
+    assert model.penalizer == pytest.approx(document["best"]["penalizer"])
+    assert "for CoxPH, but --model is dcs" in " ".join(
+        run(*fit[:-6], "--model", "dcs", *fit[-4:], code=2).stderr.split()
+    )
+
+
+def test_report_is_written(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = run("report", folder / "cox.safetensors", folder / "later.csv", "--train", folder / "patients.csv",
+               "--patients", "1,3", "--bootstrap", 5, "-o", page, "--json")  # fmt: skip
+    document = json.loads(done.stdout)
+    assert page.read_text(encoding="utf-8").startswith("<!")
+    assert all(Path(figure).is_file() for figure in document["figures"])
+
+
+def test_demo_writes_everything(tmp_path: Path) -> None:
+    done = run("demo", "--quick", "--jobs", 1, "-o", tmp_path / "demo")
+    for name in ("metabric.csv", "new_patients.csv", "model.safetensors", "predictions.csv", "report.html"):
+        assert (tmp_path / "demo" / name).stat().st_size > 1000
+        assert name in done.stdout
+    assert "CoxPH" in done.stdout
+    assert len(pd.read_csv(tmp_path / "demo" / "predictions.csv")) == 381
+    assert not list((tmp_path / "demo").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fit", "patients.csv", *OUTCOME, "--model", "forest", "-o", "m"), "--model is 'forest'"),
+        (("fit", "patients.csv", *OUTCOME, "--set", "depth=3", "-o", "m"), "'depth', which DCS does not have"),
+        (("fit", "patients.csv", *OUTCOME, "--set", "depth", "-o", "m"), "NAME=VALUE"),
+        (("fit", "patients.csv", *OUTCOME, "--model", "dcs", "--set", "max_epochs=0", "-o", "m"), "max_epochs is 0"),
+        (("fit", "patients.csv", *OUTCOME, "--horizons", "1y", "-o", "m"), "--unit days"),
+        (("fit", "patients.csv", *OUTCOME, "-o", "nowhere/m"), "folder nowhere does not exist"),
+        (("fit", "patients.csv", *OUTCOME, "-o", "patients.csv"), "which is read here"),
+        (("fit", "patients.csv", *OUTCOME, "-o", "."), "names the folder"),
+        (("fit", "patients.csv", *OUTCOME, "--no-refit", "--evaluate", "none", "-o", "m"), "--evaluate holdout"),
+        (("fit", "patients.csv", *OUTCOME, "--report", "r.pdf", "-o", "m"), "ends in .html"),
+        (("fit", "patients.csv", *OUTCOME, "--settings", "no.json", "-o", "m"), "no settings file"),
+        (("fit", "none.csv", *OUTCOME, "-o", "m"), "no file none.csv"),
+        (("fit", "patients.csv", "--event", "died", "-o", "m"), "--time"),
+        (("predict", "patients.csv", "later.csv", "-o", "p.csv"), "not a model file"),
+        (("predict", "none", "later.csv", "-o", "p.csv"), "no model file"),
+        (("predict", "cox.safetensors", "later.csv", "-o", "p.txt"), ".csv or .parquet"),
+        (
+            ("predict", "cox.safetensors", "later.csv", "-o", "p.csv", "--keep", "name"),
+            "--keep names the column 'name'",
+        ),
+        (("report", "cox.safetensors", "later.csv", "-o", "r.html", "--patients", "0"), "there are 1 to 90"),
+        (("evaluate", "cox.safetensors", "later.csv", "--event", "stage"), "--event-value"),
+        (("tune", "patients.csv", *OUTCOME, "--criterion", "accuracy", "-o", "s.json"), "accuracy"),
+    ],
+)
+def test_wrong_use_is_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    assert words in " ".join(re.sub("[│╭╰─╮╯]", " ", run(*arguments, code=2).stderr).split())
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_an_unexpected_error_is_no_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Any) -> None:
+        raise RuntimeError("a bug [with brackets]")
+
+    monkeypatch.setattr("dcsurv.persistence.load", broken)
+    said = run("info", folder / "cox.safetensors", code=1).stderr
+    assert "a bug [with brackets]" in said
+    assert "DCSURV_DEBUG=1" in said
+    monkeypatch.setenv("DCSURV_DEBUG", "1")
+    done = CliRunner().invoke(app, ["info", str(folder / "cox.safetensors")])
+    assert "Traceback" in done.stderr

@@ -1,0 +1,411 @@
+"""A user's table of patients: read as it comes, its columns and outcome guessed, its troubles named."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dcsurv.cohort import (
+    Cohort,
+    CohortError,
+    apply_columns,
+    check_cohort,
+    choose_horizons,
+    guess_coding,
+    guess_columns,
+    inspect_table,
+    last_usable_time,
+    parse_duration,
+    parse_horizons,
+    read_chunks,
+    read_cohort,
+    read_table,
+)
+
+PLAIN = "age,sex,days,died\n61,f,120,1\n55.5,m,80,0\n,f,300,1\n"
+
+
+def write(folder: Path, content: str | bytes, name: str = "patients.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def patients(n: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Make a cohort in which age matters."""
+    rng = np.random.default_rng(seed)
+    age = rng.normal(60, 10, n).round(1)
+    time = rng.exponential(1000 * np.exp(-(age - 60) / 15)).round(1) + 0.1
+    censored = rng.exponential(1500, n).round(1) + 0.1
+    stage = rng.choice(["I", "II", "III"], n)
+    return pd.DataFrame(
+        {"age": age, "stage": stage, "days": np.minimum(time, censored), "died": (time <= censored).astype(int)}
+    )
+
+
+def cohort(folder: Path, frame: pd.DataFrame, **options: Any) -> Cohort:
+    path = folder / "patients.csv"
+    frame.to_csv(path, index=False)
+    return read_cohort(path, **{"time": "days", "event": "died", "unit": "days", **options})
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (PLAIN, "CSV, commas, decimal point, utf-8"),
+        ("\ufeff" + PLAIN, "CSV, commas, decimal point, utf-8-sig"),
+        (PLAIN.replace(",", "\t"), "CSV, tabs, decimal point, utf-8"),
+        (PLAIN.replace(",", "|"), "CSV, vertical bars, decimal point, utf-8"),
+        (PLAIN.replace(",", ";").replace(".", ","), "CSV, semicolons, decimal comma, utf-8"),
+        (PLAIN.replace(",", ";"), "CSV, semicolons, decimal point, utf-8"),
+        (PLAIN.replace("\n", "\r\n"), "CSV, commas, decimal point, utf-8"),
+        (PLAIN.encode("utf-16"), "CSV, commas, decimal point, utf-16"),
+        (gzip.compress(PLAIN.encode()), "CSV, commas, decimal point, utf-8"),
+        (PLAIN.replace(",", ", "), "CSV, commas, decimal point, utf-8"),
+        (PLAIN.replace("\n", ",\n").replace("died,", "died"), "CSV, commas, decimal point, utf-8"),  # a last comma
+    ],
+)
+def test_the_same_table_comes_out_of_every_dialect(tmp_path: Path, content: str | bytes, form: str) -> None:
+    table = read_table(write(tmp_path, content))
+    assert table.format.describe() == form
+    frame = table.frame[["age", "sex", "days", "died"]]
+    assert frame.fillna("-").to_numpy().tolist() == [
+        ["61", "f", "120", "1"], ["55.5", "m", "80", "0"], ["-", "f", "300", "1"],
+    ]  # fmt: skip
+
+
+def test_letters_of_windows_and_of_unicode(tmp_path: Path) -> None:
+    text = "größe;dépistage;überlebt\n1,5;non;3\n1,7;oui;4\n"
+    for encoding in ("utf-8", "cp1252"):
+        table = read_table(write(tmp_path, text.encode(encoding)))
+        assert list(table.frame.columns) == ["größe", "dépistage", "überlebt"]
+        assert table.frame["größe"].tolist() == ["1.5", "1.7"]
+    assert any("cp1252" in note for note in table.notes)
+    decomposed = read_table(write(tmp_path, "gro\u0308\u00dfe,t\n1,2\n"))  # o and two dots: what macOS writes
+    assert list(decomposed.frame.columns) == ["größe", "t"]
+
+
+def test_names_are_trimmed_filled_in_and_made_unique(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, " age ,age,,age (2)\n1,2,3,4\n"))
+    assert list(table.frame.columns) == ["age", "age (3)", "unnamed column 3", "age (2)"]
+    assert table.format.repeated == ("age",)
+    assert "numbered" in table.notes[0]
+
+
+def test_row_names_of_r_become_a_column(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, 'age,days\n"1",60,5\n"2",70,6\n'))
+    assert table.frame.to_dict("list") == {"unnamed column 1": ["1", "2"], "age": ["60", "70"], "days": ["5", "6"]}
+
+
+def test_parquet_and_excel_keep_their_types(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": [61.0, 55.5, None], "sex": ["f", " m ", "NA"], "died": [True, False, True]})
+    frame.to_parquet(tmp_path / "p.parquet")
+    frame.to_excel(tmp_path / "p.xlsx", index=False)
+    for name in ("p.parquet", "p.xlsx"):
+        read = read_table(tmp_path / name).frame
+        np.testing.assert_array_equal(read["age"].to_numpy(float), [61.0, 55.5, np.nan])
+        assert read["sex"].tolist()[:2] == ["f", "m"]
+        assert read["sex"].isna().tolist() == [False, False, True]
+        assert read["died"].tolist() == [True, False, True]
+
+
+def test_excel_sheets_are_chosen_and_named(tmp_path: Path) -> None:
+    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
+        pd.DataFrame({"a": [1], "b": [2]}).to_excel(book, sheet_name="first", index=False)
+        pd.DataFrame({"c": [3], "d": [4]}).to_excel(book, sheet_name="second", index=False)
+    table = read_table(tmp_path / "book.xlsx")
+    assert list(table.frame.columns) == ["a", "b"]
+    assert "2 sheets" in table.notes[0]
+    assert list(read_table(tmp_path / "book.xlsx", sheet="second").frame.columns) == ["c", "d"]
+    with pytest.raises(CohortError, match=r"'third'.*'first', 'second'"):
+        read_table(tmp_path / "book.xlsx", sheet="third")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        ("", "a.csv", "is empty"),
+        ("\n\n \n", "a.csv", "blank lines"),
+        ("a,b\n", "a.csv", "no rows"),
+        (b"\x00\x01\x02\x03" * 9, "a.csv", "no text file"),
+        ("age days\n1 2\n", "a.csv", "one column only"),
+        ("a,b\n1,2\n1,2,3,4\n", "a.csv", "line 3 .* has 4 fields"),
+        ('a,b\n1,"2\n3,4\n', "a.csv", "never closed"),
+        (b"PK\x03\x04 not a workbook", "a.xlsx", "cannot be read as an Excel"),
+        (b"PAR1 not a table", "a.parquet", "cannot be read as Parquet"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", "a.xls", "old Excel"),
+        (gzip.compress(PLAIN.encode() * 99)[:-30], "a.csv.gz", "incomplete"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_words(tmp_path: Path, content: str | bytes, name: str, words: str) -> None:
+    with pytest.raises(CohortError, match=words):
+        read_table(write(tmp_path, content, name))
+
+
+def test_a_wrong_delimiter_is_named_with_the_right_one(tmp_path: Path) -> None:
+    path = write(tmp_path, PLAIN.replace(",", ";"))
+    with pytest.raises(CohortError, match=r"one column only.*semicolon"):
+        read_table(path, delimiter=",")
+    assert list(read_table(write(tmp_path, "a b\n1 2\n"), delimiter="space").frame.columns) == ["a", "b"]
+    for options, words in (
+        ({"delimiter": "ab"}, "one character"),
+        ({"decimal": "x"}, "'.' or ','"),
+        ({"encoding": "klingon"}, "unknown"),
+        ({"encoding": "ascii"}, "cannot be read as ascii"),
+    ):
+        with pytest.raises(CohortError, match=words):
+            read_table(write(tmp_path, "é,b\n1,2\n"), **options)
+
+
+def test_chunks_put_together_are_the_table(tmp_path: Path) -> None:
+    frame = patients(250)
+    for name, save in (("p.csv", "to_csv"), ("p.parquet", "to_parquet"), ("p.xlsx", "to_excel")):
+        getattr(frame, save)(tmp_path / name, index=False)
+        form = inspect_table(tmp_path / name)
+        chunks = list(read_chunks(form, rows=100, columns=["days", "stage"]))
+        assert [len(chunk) for chunk in chunks] == [100, 100, 50]
+        together = pd.concat(chunks)
+        assert list(together.columns) == ["stage", "days"]
+        assert together["stage"].tolist() == frame["stage"].tolist()
+        np.testing.assert_allclose(together["days"].astype(float), frame["days"], rtol=1e-14)  # Excel has 15 digits
+
+
+# --- columns ------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_guessed_and_open_to_correction() -> None:
+    n = 100
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(60, 9, n).round(1).astype(str),
+            "smoker": rng.choice(["Yes", "no"], n),
+            "flag": rng.choice([True, False], n),
+            "grade": rng.choice(["low", "high"], n),
+            "lab": ["<0.1"] * 5 + rng.normal(3, 1, n - 5).round(2).astype(str).tolist(),
+            "patient_id": rng.permutation(n * 7)[:n],
+            "row": np.arange(n),
+            "name": [f"patient number {i}" for i in range(n)],
+            "visit": pd.date_range("2020-01-01", periods=n).strftime("%d.%m.%Y"),
+            "centre": ["Basel"] * n,
+            "empty": [np.nan] * n,
+            "nearly": [1.0] * 3 + [np.nan] * (n - 3),
+            "code": rng.choice([1, 2, 3], n),
+        }
+    )
+    found = {column.name: column for column in guess_columns(frame)}
+    kinds = {name: column.kind for name, column in found.items()}
+    assert kinds == {
+        "age": "number", "smoker": "yes/no", "flag": "yes/no", "grade": "category", "lab": "number",
+        "patient_id": "left out", "row": "left out", "name": "left out", "visit": "left out", "centre": "left out",
+        "empty": "left out", "nearly": "left out", "code": "number",
+    }  # fmt: skip
+    for name, word in (("lab", "<0.1"), ("patient_id", "identifier"), ("visit", "dates"), ("centre", "always 'Basel'")):
+        assert word in found[name].note
+    told = {c.name: c for c in guess_columns(frame, categorical=["code"], numeric=["patient_id"], drop=["age"])}
+    assert (told["code"].kind, told["patient_id"].kind, told["age"].kind) == ("category", "number", "left out")
+    assert told["code"].chosen
+    with pytest.raises(CohortError, match=r"'agee'.*mean 'age'"):
+        guess_columns(frame, drop=["agee"])
+    with pytest.raises(CohortError, match="two ways"):
+        guess_columns(frame, drop=["age"], numeric=["age"])
+    with pytest.raises(CohortError, match="are no numbers"):
+        guess_columns(frame, numeric=["grade"])
+
+
+def test_a_later_table_is_read_as_the_first_one() -> None:
+    first = pd.DataFrame({"age": ["60", "70"] * 10, "smoker": ["yes", "no"] * 10, "grade": ["1", "2"] * 10})
+    columns = guess_columns(first, categorical=["grade"])
+    later = pd.DataFrame({"grade": [1.0, 2.0, 7.0], "smoker": [True, None, "maybe"], "age": [60, "old", None], "x": 0})
+    features, odd = apply_columns(later, columns, {"grade": ["1", "2"]})
+    assert list(features.columns) == ["age", "smoker", "grade"]
+    assert features["grade"].tolist()[:2] == ["1", "2"]
+    assert features["smoker"].tolist()[:1] == ["yes"]
+    assert features.isna().sum().to_dict() == {"age": 2, "smoker": 2, "grade": 1}
+    assert [(one.column, one.count, one.examples) for one in odd] == [
+        ("age", 1, ("old",)), ("smoker", 1, ("maybe",)), ("grade", 1, ("7.0",)),
+    ]  # fmt: skip
+    with pytest.raises(CohortError, match=r"needs 'age', 'smoker', which the file does not have. It has 'grade'"):
+        apply_columns(later[["grade"]], columns)
+    words = pd.DataFrame({"age": ["6,5"] * 20, "smoker": "yes", "grade": 1})
+    with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are no number.*--decimal"):
+        apply_columns(words, columns)
+
+
+# --- outcome ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "events"),
+    [
+        ([0, 1, 1], [0, 1, 1]),
+        ([1.0, 2.0, 2.0], [0, 1, 1]),
+        (["1", "2", None], [0, 1, np.nan]),
+        ([True, False, True], [1, 0, 1]),
+        (["Yes", "no", "YES"], [1, 0, 1]),
+        (["dead", "Alive", "dead"], [1, 0, 1]),
+        (["1:DECEASED", "0:LIVING", "0:LIVING"], [1, 0, 0]),
+        (["Relapse", "censored", "lost to follow-up"], [1, 0, 0]),
+        ([0, 0, 0], [0, 0, 0]),
+        ([1, 1, 1], [1, 1, 1]),
+    ],
+)
+def test_usual_codings_of_events_are_understood(values: list[Any], events: list[float]) -> None:
+    column = pd.Series(values, name="status", dtype=object)
+    np.testing.assert_array_equal(guess_coding(column).read(column), events)
+
+
+def test_unusual_codings_are_asked_about() -> None:
+    column = pd.Series([0, 1, 2, 2], name="status")
+    with pytest.raises(CohortError, match=r"'2' \(2 rows\).*--event-value"):
+        guess_coding(column)
+    told = guess_coding(column, ["1"])
+    assert told.read(column).tolist() == [0, 1, 0, 0]
+    assert "0 or 2 = censored" in told.describe()
+    assert guess_coding(column, ["1", "2.0"]).read(column).tolist() == [0, 1, 1, 1]
+    with pytest.raises(CohortError, match=r"'9', which the column 'status' does not hold"):
+        guess_coding(column, ["9"])
+    with pytest.raises(CohortError, match="100 different values"):
+        guess_coding(pd.Series(np.arange(100), name="days"))
+    coding = guess_coding(pd.Series(["dead", "alive"], name="s"))
+    with pytest.raises(CohortError, match="holds 'unknown', besides dead = event"):
+        coding.read(pd.Series(["dead", "unknown"], name="s"))
+
+
+def test_dates_become_durations_only_with_a_start(tmp_path: Path) -> None:
+    frame = patients(60)
+    first = pd.Series(pd.Timestamp("2010-01-04") + pd.to_timedelta(np.arange(60) % 28, "D"))
+    frame["diagnosis"] = first.dt.strftime("%d/%m/%Y")
+    frame["end"] = (first + pd.to_timedelta(frame["days"].round(), "D")).dt.strftime("%d/%m/%Y")
+    with pytest.raises(CohortError, match=r"'end' holds dates, such as '.*--start"):
+        cohort(tmp_path, frame.drop(columns="days"), time="end")
+    read = cohort(tmp_path, frame.drop(columns="days"), time="end", start="diagnosis")
+    np.testing.assert_array_equal(read.time, frame["days"].round())
+    weeks = cohort(tmp_path, frame.drop(columns="days"), time="end", start="diagnosis", unit="weeks")
+    np.testing.assert_allclose(weeks.time, frame["days"].round() / 7)
+    early = pd.DataFrame({"s": ["01/02/2020", "03/04/2020"], "e": ["05/06/2021", "07/08/2021"], "died": [1, 0], "x": 1})
+    with pytest.raises(CohortError, match=r"day or with the month first.*--date-format"):
+        cohort(tmp_path, early, time="e", start="s")
+    read = cohort(tmp_path, early, time="e", start="s", date_format="%d/%m/%Y")
+    assert read.time.tolist() == [490.0, 491.0]
+
+
+def test_rows_without_an_outcome_are_left_out_and_counted(tmp_path: Path) -> None:
+    frame = patients(50).astype({"died": object})
+    frame.loc[[3, 7], "days"] = np.nan
+    frame.loc[8, "died"] = None
+    read = cohort(tmp_path, frame)
+    assert (len(read), read.incomplete) == (47, 3)
+    assert [f.numbers["rows"] for f in check_cohort(read) if f.code == "outcome-missing"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"time": "Days"}, "did you mean 'days'"),
+        ({"event": "dead"}, "does not have"),
+        ({"time": "died", "event": "died"}, "two columns"),
+        ({"time": "stage"}, "no numbers, such as 'I"),
+        ({"event": "age"}, "different values"),
+        ({"unit": "fortnights"}, "days, weeks, months or years"),
+    ],
+)
+def test_wrong_columns_are_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
+    with pytest.raises(CohortError, match=f"(?i){words}"):
+        cohort(tmp_path, patients(80), **changes)
+
+
+def test_an_outcome_column_of_which_there_are_two_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "age,days,died,days\n60,5,1,6\n70,6,0,7\n")
+    with pytest.raises(CohortError, match="more than one"):
+        read_cohort(path, time="days", event="died")
+
+
+# --- durations ----------------------------------------------------------------------------------------------
+
+
+def test_durations() -> None:
+    assert parse_duration("5").time == 5
+    assert parse_duration("1y", "days").time == 365.25
+    assert parse_duration("6m", "years").time == pytest.approx(0.5)
+    assert parse_duration("30 d", "weeks").time == pytest.approx(30 / 7)
+    assert parse_duration("2 weeks", "days").label == "2w"
+    assert [h.label for h in parse_horizons("5y, 1y,5y", "months")] == ["1y", "5y"]
+    for text, words in (("1y", "--unit"), ("five", "no duration"), ("-1", "no duration"), ("0", "after time 0")):
+        with pytest.raises(CohortError, match=words):
+            parse_duration(text)
+
+
+def test_horizons_are_round_and_inside_the_follow_up() -> None:
+    frame = patients(400)
+    y = frame["days"].to_numpy(), frame["died"].to_numpy()
+    last = last_usable_time(y[0], y[1] == 1)
+    assert (y[0] >= last).sum() >= 10
+    chosen = choose_horizons(y, "days", last)
+    assert all(0 < h.time <= last for h in chosen)
+    assert {h.label[-1] for h in chosen} <= set("dwmy")
+    assert all(f"{h.time:.2g}" == h.label or float(h.label) == h.time for h in choose_horizons(y, None, last))
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def codes(found: list[Any]) -> dict[str, Any]:
+    return {finding.code: finding for finding in found}
+
+
+def test_a_clean_cohort_raises_no_warning(tmp_path: Path) -> None:
+    found = check_cohort(cohort(tmp_path, patients(1500)))
+    assert {finding.severity for finding in found} <= {"note"}
+    assert "last-usable-horizon" in codes(found)
+
+
+def test_troubles_are_found(tmp_path: Path) -> None:
+    frame = patients(300)
+    died = frame["died"] == 1
+    rng = np.random.default_rng(1)
+    frame["months"] = (frame["days"] / 30.4 + rng.normal(0, 0.01, 300)).round(2)  # the time again
+    frame["status_text"] = np.where(died, "deceased of disease", "no evidence of disease")  # the event again
+    frame["cause"] = np.where(died, rng.choice(["cancer", "other"], 300), None)  # only the dead have it
+    frame["sparse"] = np.where(rng.random(300) < 0.3, rng.normal(size=300), np.nan)
+    frame["hospital"] = "A"
+    frame.loc[5, "days"] = 0
+    frame = pd.concat([frame, frame.iloc[:4]], ignore_index=True)
+    found = codes(check_cohort(cohort(tmp_path, frame), parse_horizons("40y", "days")))
+    assert found["duplicate-rows"].numbers["rows"] == 4
+    assert found["time-zero"].numbers["rows"] == 1
+    assert found["missing-values"].columns == ("cause", "sparse")
+    assert found["constant-columns"].columns == ("hospital",)
+    assert found["horizon-too-late"].severity == "warning"
+    suspects = [f for f in check_cohort(cohort(tmp_path, frame)) if f.code == "leakage"]
+    assert {f.columns[0] for f in suspects} >= {"months", "status_text"}
+    assert not {f.columns[0] for f in suspects} & {"age", "stage", "sparse"}
+    assert found["known-for-one-side"].columns == ("cause",)
+    assert "--drop cause" in found["known-for-one-side"].advice
+
+
+def test_too_little_is_said(tmp_path: Path) -> None:
+    wide = patients(120)
+    wide = wide.join(
+        pd.DataFrame(np.random.default_rng(0).normal(size=(120, 30)), columns=[f"x{i}" for i in range(30)])
+    )
+    found = codes(check_cohort(cohort(tmp_path, wide)))
+    assert found["events-per-feature"].numbers["events_per_feature"] < 10
+    assert "events-per-bucket" in found
+    few = codes(check_cohort(cohort(tmp_path, patients(40))))
+    assert "few-events" in few
+    none = codes(check_cohort(cohort(tmp_path, patients(40).assign(died=0))))
+    assert none["no-events"].severity == "error"
+    negative = patients(40)
+    negative.loc[2, "days"] = -3
+    assert codes(check_cohort(cohort(tmp_path, negative)))["negative-times"].severity == "error"
+    one = codes(check_cohort(cohort(tmp_path, patients(1))))
+    assert one["too-few-patients"].severity == "error"

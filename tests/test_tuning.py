@@ -1,0 +1,806 @@
+"""The search of settings: what is searched, what stops a trial, what survives a kill, and that nothing leaks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import dcsurv
+from dcsurv import DCS, DRSA, CalibratedEnsemble, CoxPH, CoxTime, DeepSurv, Kamran, SurvivalCurves, Tuned, tune
+from dcsurv.datasets import load_metabric
+from dcsurv.experiments.tuning import (
+    Choice,
+    Criterion,
+    Float,
+    Int,
+    TuningError,
+    default_space,
+    named_estimator,
+    paper_space,
+    read_settings,
+)
+from dcsurv.experiments.tuning.spaces import make_space, nearest, settled
+from dcsurv.experiments.tuning.trials import Evaluation, bars, make_folds, make_indices
+from dcsurv.models.paper import paper_settings
+from dcsurv.training import watch
+
+NETWORKS = [DeepSurv(), CoxTime(), DRSA(time_unit="days"), Kamran(time_unit="days"), DCS(time_unit="days")]
+PENALTY = {"penalizer": Float(1e-4, 10.0, log=True)}
+REFERENCE = Path(__file__).parent / "reference" / "paper_tables.json"
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_metabric()
+    return X[:240], y[:240]
+
+
+def small_dcs(**changes):
+    return DCS(**{"n_nodes": 6, "decoder_layers": 0, "encoder_size": 8, "max_epochs": 6, "patience": 5, **changes})
+
+
+DCS_SPACE = {
+    "lam": Float(0.05, 5.0, log=True),
+    "encoder_layers": Int(0, 2),
+    "learning_rate": Float(1e-3, 1e-1, log=True),
+}
+
+
+class Broken(CoxPH):
+    """Fails in the way that its penalizer says."""
+
+    def fit(self, X, y, sample_weight=None):
+        if self.penalizer == 1:
+            raise MemoryError("no room for 40 GB")
+        if self.penalizer == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+class Spy(BaseEstimator):
+    """Remembers, in a file of its own, which patients it was fitted to; their times are their names."""
+
+    def __init__(self, folder="", number=0, random_state=None):
+        self.folder, self.number, self.random_state = folder, number, random_state
+
+    def fit(self, X, y):
+        self.seen_ = set(y["time"])
+        return self
+
+    def predict_survival_function(self, X):
+        asked = set(np.asarray(X)[:, 0])  # the first feature is the time as well
+        assert not asked & self.seen_, "a patient is judged by a model that has seen him"
+        with (Path(self.folder) / "seen.txt").open("a") as file:
+            file.writelines(f"{t!r}\n" for t in map(float, asked | self.seen_))
+        return SurvivalCurves([1.0], np.full((len(X), 1), 0.5))
+
+
+# --- spaces and criteria ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [CoxPH(), *NETWORKS], ids=lambda model: type(model).__name__)
+def test_every_shipped_space_names_parameters_that_its_model_accepts(model, data):
+    X, y = data
+    spaces = [default_space(model)] if isinstance(model, CoxPH) else [default_space(model), paper_space(model, y)]
+    for space in spaces:
+        checked = make_space(space, model, y)
+        for pick in (0, -1):  # both ends of every range
+            ends = {
+                name: d.options[pick] if isinstance(d, Choice) else (d.low, d.high)[pick] for name, d in checked.items()
+            }
+            active = {}
+            for name, value in ends.items():
+                if all(active.get(other) in values for other, values in checked[name].when.items()):
+                    active[name] = value
+            small = {"max_epochs": 1, "n_nodes": 5, "batch_size": 64}
+            values = {k: small.get(k, v) for k, v in settled(checked, active).items()}
+            other = {k: v for k, v in small.items() if k in model.get_params()}
+            clone(model).set_params(**(other | values)).fit(X[:60], y[:60])
+
+
+def test_the_papers_tabulated_settings_lie_inside_its_space():
+    """All but the number of nodes, of which the paper's own rule gives only some."""
+    names = {"encoder_nodes": "encoder_size", "decoder_nodes": "decoder_size", "output_nodes": "n_nodes"}
+    tables = json.loads(REFERENCE.read_text())["best_hyperparameters"]
+    for dataset, models in tables.items():
+        _, y = dcsurv.datasets.load(dataset)
+        for model, printed in models.items():
+            space = paper_space(paper_settings(model, dataset), y)
+            for name, value in printed.items():
+                ours = names.get(name, name)
+                if model in ("DeepSurv", "CoxTime"):
+                    ours = {"encoder_layers": "layers", "encoder_size": "layer_size"}[ours]
+                if ours in ("n_nodes", "aggregation_nodes"):
+                    continue
+                boolean = ours in ("bidirectional", "skip")
+                assert space[ours].holds(bool(value) if boolean else value), (dataset, model, name, value)
+
+
+def test_the_papers_nodes_are_shares_of_the_last_time_in_months(data):
+    _, y = data
+    months = y["time"].max() * 12 / 365
+    expected = tuple(sorted(round(share * months) for share in (0.25, 0.5, 1, 2)))
+    assert paper_space(DCS(time_unit="days"), y)["n_nodes"].options == expected
+    in_months = dcsurv.make_outcome(y["time"] * 12 / 365, y["event"])
+    assert paper_space(DCS(time_unit="months"), in_months)["n_nodes"].options == expected
+    with pytest.raises(TuningError, match="time_unit is None"):
+        paper_space(DCS(), y)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"estimator": "dsc"}, "no model 'dsc'; there are coxph"),
+        ({"estimator": CoxPH}, "an unfitted estimator"),
+        ({"space": {"penalty": Float(0, 1)}}, "names 'penalty', which CoxPH does not have"),
+        ({"space": {"penalizer": (0, 1)}}, "a Float, an Int or a Choice"),
+        ({"space": {}}, "nothing to search"),
+        ({"space": "small"}, "space is 'small'"),
+        ({"space": "paper"}, "the paper does not tune CoxPH"),
+        ({"criterion": "AUC"}, "no criterion 'AUC'; there are C-td"),
+        ({"criterion": ("CDAUC", "cdauc")}, "a pair of two different ones"),
+        ({"criterion": {"CDAUC": -1}}, "weights above 0"),
+        ({"start": [{"penalizer": 100.0}]}, "start holds penalizer=100.0"),
+        ({"n_trials": 0}, "n_trials is 0"),
+        ({"keep": 0}, "keep is 0"),
+        ({"workers": 2, "cluster": "tcp://127.0.0.1:1"}, "exclude each other"),
+        ({"storage": "mysql://somewhere"}, "mysql://, but the path of a file"),
+        ({"storage": "/nowhere/at/all/study"}, "does not exist"),
+        ({"storage": "postgresql://nobody:secret@127.0.0.1:1/none"}, "PostgreSQL cannot be used"),
+        ({"estimator": Spy()}, "no shipped space for a Spy"),
+        ({"estimator": make_pipeline(CoxPH())}, "with fit and predict_survival_function"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_in_words(options, words, data):
+    with pytest.raises(TuningError, match=words) as raised:
+        tune(options.pop("estimator", "coxph"), *data, **{"n_trials": 2, **options})
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("wrong", [(1, 0), (0, 1, True), ("a", 2), (0, float("inf"))])
+def test_a_range_that_is_none_is_refused(wrong):
+    with pytest.raises(TuningError, match="a range from"):
+        Float(*wrong)
+    with pytest.raises(TuningError, match="options is"):
+        Choice(())
+
+
+def test_criteria_average_folds_and_turn_what_is_better_lower():
+    folds = [{"CDAUC": 0.7, "DDC": 0.1}, {"CDAUC": 0.8, "DDC": 0.3}]
+    pair, weighted = Criterion.make(("cdauc", "ddc")), Criterion.make({"CDAUC": 1, "DDC": 0.5})
+    assert pair.directions == ("maximize", "minimize")
+    assert pair.objectives(folds) == pytest.approx((0.75, 0.2))
+    assert pair.upward(pair.objectives(folds)) == pytest.approx((0.75, -0.2))
+    assert weighted.objectives(folds) == pytest.approx((0.75 - 0.5 * 0.2,))
+    assert weighted.labels == ("1 CDAUC − 0.5 DDC",)
+
+
+def test_the_nearest_settings_of_a_space():
+    space = {
+        "a": Choice((60, 88)),
+        "b": Float(0.0, 1.0),
+        "c": Choice((False, True)),
+        "d": Int(1, 3),
+        "e": Choice(("x",)),
+    }
+    found = nearest(space, {"a": 40, "b": 0.5, "c": True, "d": 9, "e": "y"})
+    assert found == {"a": 60, "b": 0.5, "c": True, "d": 3}
+
+
+# --- one trial ----------------------------------------------------------------------------------------------------
+
+
+def evaluation(data, model, n_folds=3, criterion="CDAUC", share=True, **options):
+    X, y = data
+    indices = make_indices(n_folds, y, 0)
+    folds = make_folds(model, X, y, indices, share=share)
+    runner = clone(model).set_params(preprocess=None) if share else model
+    return Evaluation(runner, folds, Criterion.make(criterion), **options)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CoxPH(),
+        DeepSurv(max_epochs=2),
+        CoxTime(max_epochs=2),
+        small_dcs(max_epochs=2),
+        CalibratedEnsemble(estimator=CoxPH()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_encoding_once_per_fold_equals_encoding_in_every_fit(model, data):
+    """With missing values and a category, which are filled and encoded from the training rows of a fold."""
+    X, y = data
+    X = X.assign(grade=np.array(["low", "mid", "high"])[np.arange(len(X)) % 3])
+    X.loc[X.index[::7], "age"] = np.nan
+    if "random_state" in model.get_params(deep=False):
+        model = clone(model).set_params(random_state=3)
+    shared, own = (evaluation((X, y), model, share=share).run({}) for share in (True, False))
+    assert own.state == "complete"
+    assert shared.folds == own.folds
+
+
+def test_a_trial_equals_cross_validation_by_hand(data):
+    X, y = data
+    outcome = evaluation(data, CoxPH(), criterion=("C-td", "IBS")).run({"penalizer": 0.1})
+    for fold, (train, held_out) in zip(outcome.folds, dcsurv.fold_indices(y, n_folds=3), strict=True):
+        curves = CoxPH(penalizer=0.1).fit(X.iloc[train], y[train]).predict_survival_function(X.iloc[held_out])
+        assert fold["C-td"] == pytest.approx(dcsurv.metrics.concordance_index_td(y[held_out], curves), abs=1e-12)
+        ibs = dcsurv.metrics.integrated_brier_score(y[held_out], curves, y_train=y[train])
+        assert fold["IBS"] == pytest.approx(ibs, abs=1e-12)
+
+
+@pytest.mark.parametrize("model", [DeepSurv(), CoxTime(), small_dcs()], ids=lambda model: type(model).__name__)
+def test_looking_at_a_network_between_epochs_does_not_change_its_training(model, data):
+    model = clone(model).set_params(max_epochs=6, patience=5, random_state=0)
+    watched = evaluation(data, model).run({})
+    X, y = data
+    train, held_out = dcsurv.fold_indices(y, n_folds=3)[0]
+    curves = model.fit(X.iloc[train], y[train]).predict_survival_function(X.iloc[held_out])
+    assert 4 in watched.steps
+    expected = dcsurv.metrics.cumulative_dynamic_auc(y[held_out], curves, y_train=y[train]).mean
+    assert watched.folds[0]["CDAUC"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_trial_stops_where_it_is_below_the_bar(data):
+    judged = evaluation(data, small_dcs(random_state=0))
+    free = judged.run({})
+    assert list(free.steps) == [4, 1000, 2000]
+    for step, done in ((4, 0), (1000, 1), (2000, 2)):
+        above, below = ({step: tuple(np.add(free.steps[step], shift))} for shift in (-1e-9, 1e-9))
+        assert judged.run({}, above).state == "complete"
+        stopped = judged.run({}, below)
+        assert (stopped.state, len(stopped.folds)) == ("pruned", done)
+        assert "behind other trials after " + ("epoch 4" if step == 4 else f"fold {done}") in stopped.cause
+
+
+def test_of_two_objectives_one_above_its_bar_is_enough(data):
+    judged = evaluation(data, CoxPH(), criterion=("CDAUC", "DDC"))
+    first, second = judged.run({}).steps[1000]
+    assert judged.run({}, {1000: (first + 1, second)}).state == "complete"
+    assert judged.run({}, {1000: (first + 1, second + 1)}).state == "pruned"
+
+
+def test_bars_let_a_share_of_all_trials_go_on():
+    """Trials of random quality: about ``keep`` of them are carried through, and the better ones."""
+    rng = np.random.default_rng(0)
+    courses, qualities = [], []
+    for _ in range(400):
+        quality = rng.normal()
+        limits = bars(courses, 0.3, 5)
+        steps, state = {}, "complete"
+        for step in (4, 8, 16, 1000, 2000, 3000, 4000):
+            steps[step] = (quality + 0.1 * rng.normal(),)
+            if step in limits and steps[step] < limits[step]:
+                state = "pruned"
+                break
+        courses.append((state, steps))
+        qualities.append(quality)
+    complete = np.array([state == "complete" for state, _ in courses])
+    assert complete[:5].all(), "the first ones have nobody to be compared with"
+    assert 0.25 < complete.mean() < 0.38
+    assert np.mean(np.array(qualities)[complete] > np.quantile(qualities, 0.6)) > 0.9
+    assert bars(courses, 1.0, 5) == {}, "keep=1 stops none"
+
+
+def test_a_slow_trial_is_stopped_as_soon_as_it_cannot_end_in_time(data):
+    slow = evaluation(data, small_dcs(max_epochs=1000, patience=999), trial_timeout=0.5)
+    outcome = slow.run({})
+    assert outcome.state == "slow"
+    assert "needs at least" in outcome.cause
+    assert "0.5 s are allowed" in outcome.cause
+    late = evaluation(data, CoxPH(), trial_timeout=1e-6).run({})
+    assert (late.state, len(late.folds)) == ("slow", 1)
+    assert "has taken" in late.cause
+
+
+def test_a_watcher_may_end_training(data):
+    epochs = []
+
+    def watcher(epoch, history):
+        epochs.append((epoch, len(history.training_loss)))
+        if epoch == 3:
+            raise ZeroDivisionError
+
+    with watch(watcher), pytest.raises(ZeroDivisionError):
+        small_dcs().fit(*data)
+    assert epochs == [(1, 1), (2, 2), (3, 3)]
+    small_dcs().fit(*data)  # and afterwards nobody watches
+    assert len(epochs) == 3
+
+
+# --- the search ---------------------------------------------------------------------------------------------------
+
+
+def same(a, b):
+    pd.testing.assert_frame_equal(
+        a.trials.drop(columns=["seconds", "number"]).reset_index(drop=True),
+        b.trials.drop(columns=["seconds", "number"]).reset_index(drop=True),
+    )
+    assert a.best_params == b.best_params
+
+
+def test_the_same_seed_gives_the_same_trials_and_another_one_others(data):
+    options = {"n_trials": 14, "space": DCS_SPACE, "folds": 3}
+    first, again = (tune(small_dcs(), *data, **options) for _ in range(2))
+    same(first, again)
+    assert set(first.trials["state"]) == {"complete", "pruned"}
+    other = tune(small_dcs(), *data, **{**options, "n_trials": 3}, random_state=1)
+    assert not np.isin(other.trials["lam"][1:], first.trials["lam"]).any()
+
+
+def test_a_search_starts_from_the_estimators_own_settings_and_those_given(data):
+    result = tune(CoxPH(penalizer=0.5), *data, n_trials=2, folds=2, space=PENALTY, start=[{"penalizer": 3.0}])
+    assert result.trials["penalizer"].tolist() == [0.5, 3.0]
+
+
+def test_a_failing_trial_is_recorded_with_its_cause_and_the_search_goes_on(data):
+    choices = [{"penalizer": value} for value in (1, -1.0, 0.1)]
+    space = {"penalizer": Choice((-1.0, 1, 0.1, 0.2))}
+    result = tune(Broken(penalizer=0.2), *data, n_trials=4, folds=2, space=space, start=choices)
+    by_penalty = result.trials.set_index("penalizer")
+    assert by_penalty["state"].to_dict() == {0.2: "complete", 1: "failed", -1.0: "failed", 0.1: "complete"}
+    assert by_penalty.loc[1, "cause"] == "MemoryError: no room for 40 GB"
+    assert "penalizer is -1.0" in by_penalty.loc[-1.0, "cause"]
+    assert result.best_params["penalizer"] in (0.1, 0.2)
+
+
+def test_a_loss_that_is_no_number_is_a_failure(data):
+    wild = DeepSurv(max_epochs=3, learning_rate=1e38)
+    result = tune(wild, *data, n_trials=1, folds=2, space={"layers": Int(1, 1)})
+    assert result.trials.loc[0, "state"] == "failed"
+    assert "FloatingPointError: the validation loss became nan" in result.trials.loc[0, "cause"]
+    with pytest.raises(TuningError, match=r"none of the 1 trials is complete.*FloatingPointError"):
+        _ = result.best_params
+
+
+def test_a_trial_that_kills_its_process_loses_nothing_else(data):
+    start = [{"penalizer": value} for value in (2, 0.1, 0.3)]
+    space = {"penalizer": Choice((0.1, 0.2, 0.3, 2))}
+    result = tune(Broken(penalizer=0.2), *data, n_trials=4, folds=2, space=space, start=start, workers=2)
+    assert result.trials["state"].value_counts().to_dict() == {"complete": 3, "failed": 1}
+    assert "its process died" in result.trials.set_index("penalizer").loc[2, "cause"]
+    for penalizer, row in result.trials.set_index("penalizer").drop(index=2).iterrows():
+        alone = evaluation(data, CoxPH(), n_folds=2).run({"penalizer": penalizer})  # in this process
+        assert row["CDAUC"] == pytest.approx(np.mean([fold["CDAUC"] for fold in alone.folds]), abs=1e-12)
+
+
+def test_two_objectives_give_a_front(data, tmp_path):
+    result = tune(small_dcs(), *data, n_trials=12, folds=2, space=DCS_SPACE, criterion=("CDAUC", "DDC"), keep=1.0)
+    front = result.front
+    assert (np.diff(front["CDAUC"]) <= 0).all()
+    assert (np.diff(front["DDC"]) <= 0).all(), "along the front the one is had for the other"
+    for _, row in result.trials.iterrows():
+        assert ((front["CDAUC"] >= row["CDAUC"]) & (front["DDC"] <= row["DDC"])).any()
+    assert result.best_trial["number"] in set(front["number"])
+    assert result.best_value == (result.best_trial["CDAUC"], result.best_trial["DDC"])
+    assert {int(t.number) for t in result.study.best_trials} == set(front["number"]), "as Optuna has it"
+
+
+def test_a_weighted_pair_is_one_number(data):
+    criterion = {"C-td": 1, "DDC": 0.5}
+    result = tune("coxph", *data, n_trials=3, folds=2, criterion=criterion)
+    label = "1 C-td − 0.5 DDC"
+    folds = [trial.user_attrs["folds"] for trial in result.study.trials]
+    expected = [np.mean([f["C-td"] for f in trial]) - 0.5 * np.mean([f["DDC"] for f in trial]) for trial in folds]
+    assert result.trials[label].to_numpy() == pytest.approx(expected)
+    assert result.best_value == pytest.approx(max(expected))
+
+
+def test_nested_parameters_are_searched(data):
+    ensemble = CalibratedEnsemble(estimator=CoxPH(), n_members=2)
+    space = {"estimator__penalizer": Float(1e-3, 1.0, log=True), "n_members": Int(2, 3)}
+    result = tune(ensemble, *data, n_trials=3, folds=2, space=space)
+    assert result.best_estimator().estimator.penalizer == result.best_params["estimator__penalizer"]
+    assert set(make_space("default", named_estimator("ensemble"), data[1])) >= {"estimator__lam", "estimator__n_nodes"}
+
+
+def test_no_more_trials_begin_after_the_timeout(data):
+    result = tune("coxph", *data, n_trials=500, folds=2, timeout=0.5)
+    assert 1 <= len(result.trials) < 500
+
+
+# --- the test part ------------------------------------------------------------------------------------------------
+
+
+def test_a_patient_is_never_judged_by_a_model_that_saw_him_and_the_test_part_by_none(tmp_path):
+    """Times are unique and stand in the features as well, so that every patient that a model meets is known."""
+    time = np.arange(1.0, 61)
+    y = dcsurv.make_outcome(time, time % 3 > 0)
+    X = np.column_stack([time, time])
+    train, test = dcsurv.train_test_indices(y)
+    tune(Spy(str(tmp_path)), X[train], y[train], n_trials=3, folds=3, space={"number": Int(0, 9)}, criterion="DDC")
+    seen = {float(line) for line in (tmp_path / "seen.txt").read_text().split()}
+    assert seen == set(time[train])
+    assert not seen & set(time[test])
+
+
+def test_the_labels_of_the_test_part_do_not_change_the_search(data):
+    """The evidence's own search, with the truth and with every label of the test part made another."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+    import tuning
+
+    X, y = data
+    train, test = dcsurv.train_test_indices(y, random_state=tuning.SPLIT)
+    forged = y.copy()
+    forged["time"][test] = y["time"][test][::-1] + 7
+    assert (np.sort(dcsurv.train_test_indices(forged)[0]) == np.sort(train)).all()
+    X_forged = X.copy()
+    X_forged.loc[X.index[test], "age"] = 0.0
+    same(*(tuning.search(*d, None, 1, quick=True) for d in ((X, y), (X_forged, forged))))
+
+
+# --- studies that last --------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys, time, dcsurv
+from dcsurv.datasets import load_metabric
+from dcsurv.experiments.tuning import Float, tune
+
+class Slow(dcsurv.CoxPH):
+    def fit(self, X, y, sample_weight=None):
+        time.sleep({pause})
+        return super().fit(X, y)
+
+Slow.__qualname__ = Slow.__name__ = "CoxPH"
+X, y = load_metabric()
+space = {{"penalizer": Float(1e-4, 10.0, log=True)}}
+tune(Slow(), X[:240], y[:240], n_trials={n_trials}, folds=2, space=space, storage={storage!r}, study_name="s")
+"""
+
+
+def start_search(storage, n_trials, pause):
+    script = SCRIPT.format(storage=str(storage), n_trials=n_trials, pause=pause)
+    return subprocess.Popen(
+        [sys.executable, "-c", script], env=os.environ | {"OMP_NUM_THREADS": "1"}, start_new_session=True
+    )
+
+
+def joined(data, storage, n_trials):
+    return tune("coxph", *data, n_trials=n_trials, folds=2, space=PENALTY, storage=storage, study_name="s")
+
+
+def wait_for_trials(storage, count, seconds=60.0):
+    """Wait until so many trials of a study, given by its file or SQLAlchemy's address, were begun."""
+    from sqlalchemy import NullPool, create_engine, text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    engine = create_engine(f"sqlite:///{storage}" if isinstance(storage, Path) else storage, poolclass=NullPool)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(SQLAlchemyError), engine.connect() as connection:
+            owned = text("select count(*) from trial_user_attributes where key = 'owner'")
+            if connection.execute(owned).scalar() >= count:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the search did not begin")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_search_goes_on_as_if_nothing_had_happened(data, tmp_path):
+    """kill -9 in the middle of a trial: the trials that ended stay, the one that ran is begun again."""
+    storage = tmp_path / "study"
+    process = start_search(storage, 8, pause=0.4)
+    wait_for_trials(storage, 4)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    result = joined(data, storage, 8)
+    states = result.trials["state"].value_counts().to_dict()
+    assert states.pop("lost") == 1
+    assert sum(states.values()) == 8
+    undisturbed = tune("coxph", *data, n_trials=8, folds=2, space=PENALTY)
+    kept = result.trials[result.trials["state"] != "lost"]
+    np.testing.assert_array_equal(kept["penalizer"], undisturbed.trials["penalizer"])
+    np.testing.assert_array_equal(kept["CDAUC"], undisturbed.trials["CDAUC"])
+    assert len(joined(data, storage, 8).trials) == 9, "there is nothing left to do"
+
+
+def test_processes_of_a_killed_search_end_by_themselves(tmp_path):
+    """They notice after an epoch at the latest that nobody wants their trial any more."""
+    script = f"""
+import os, pathlib, dcsurv
+from dcsurv.datasets import load_metabric
+from dcsurv.experiments.tuning import Float
+
+class Endless(dcsurv.DCS):
+    def fit(self, X, y, sample_weight=None):
+        pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch()
+        return super().fit(X, y)
+
+X, y = load_metabric()
+model = Endless(max_epochs=100_000, patience=100_000, n_nodes=5, decoder_layers=0)
+dcsurv.tune(model, X[:200], y[:200], n_trials=2, space={{"lam": Float(0.1, 1)}}, workers=2)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        end = time.monotonic() + 120
+        while len(workers := [int(path.name) for path in tmp_path.iterdir()]) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert all(map(_alive, workers))
+        process.kill()
+        process.wait()
+        end = time.monotonic() + 60
+        while any(map(_alive, workers)):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_processes_join_one_study(data, tmp_path):
+    storage = tmp_path / "study"
+    both = [start_search(storage, 12, pause=0.1) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    trials = joined(data, storage, 1).trials
+    assert set(trials["state"]) <= {"complete", "pruned"}
+    assert 12 <= len(trials) <= 13, "both may begin their last trial at the same moment"
+    assert trials["penalizer"].nunique() == len(trials), "no setting is run twice"
+    owners = {t.user_attrs["owner"] for t in joined(data, storage, 1).study.trials}
+    assert len(owners) == 2
+
+
+def test_a_study_is_not_continued_with_anything_else(data, tmp_path):
+    X, y = data
+    options = {"n_trials": 2, "folds": 2, "space": PENALTY, "storage": tmp_path / "study"}
+    tune("coxph", X, y, **options)
+    for change, part in (
+        ({"X": X.assign(age=X["age"] + 1)}, "data"),
+        ({"X": X.rename(columns={"age": "years"})}, "data"),
+        ({"y": y[::-1]}, "data"),
+        ({"folds": 3}, "folds"),
+        ({"random_state": 5}, "folds"),
+        ({"space": {"penalizer": Float(1e-4, 1.0)}}, "space"),
+        ({"criterion": "C-td"}, "criterion"),
+        ({"estimator": CoxPH(time_unit="days")}, "model"),
+    ):
+        given = {"estimator": "coxph", "X": X, "y": y, **options, **change}
+        with pytest.raises(TuningError, match=f"begun with another .*{part} .*choose another study_name"):
+            tune(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
+    assert len(tune("coxph", X, y, **options).trials) == 2
+    assert len(tune("coxph", X, y, **{**options, "folds": 3}, study_name="another").trials) == 2
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory):
+    """A PostgreSQL server of its own, on a free port, as a user that is not root."""
+    import socket
+
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(p) for p in [shutil.which("initdb")] if p]
+    if not found:
+        if os.environ.get("DCSURV_CI"):
+            raise AssertionError("PostgreSQL must be installed where the tests are meant to be complete")
+        pytest.skip("PostgreSQL is not installed: studies in a database are NOT tested here")
+    binaries = found[-1].parent
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = tmp_path_factory.mktemp("postgresql")
+    user = {}
+    if os.getuid() == 0:  # the server refuses to run as root
+        import pwd
+
+        account = pwd.getpwnam("postgres" if any(e.pw_name == "postgres" for e in pwd.getpwall()) else "nobody")
+        user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        folder = Path("/tmp") / f"dcsurv-postgresql-{os.getpid()}"
+        folder.mkdir()
+        os.chown(folder, account.pw_uid, account.pw_gid)
+    base = folder / "data"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/", **user}
+    subprocess.run([binaries / "initdb", "-D", base, "-U", "tuner", "--auth=trust", "-N"], check=True, **quiet)
+    command = [
+        binaries / "postgres",
+        "-D",
+        base,
+        "-p",
+        str(port),
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-F",
+        "-k",
+        str(folder),
+    ]
+    server = subprocess.Popen(command, **quiet)
+    try:
+        for _ in range(200):
+            ready = subprocess.run([binaries / "pg_isready", "-h", "127.0.0.1", "-p", str(port)], check=False, **quiet)
+            if ready.returncode == 0:
+                break
+            time.sleep(0.1)
+        yield f"postgresql://tuner@127.0.0.1:{port}/postgres"
+    finally:
+        server.send_signal(signal.SIGINT)  # a fast shutdown
+        server.wait(timeout=30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_study_in_postgresql_is_shared_and_goes_on(postgresql, data):
+    other = start_search(postgresql, 6, pause=0.3)
+    wait_for_trials(postgresql.replace("postgresql", "postgresql+psycopg", 1), 2)
+    joined(data, postgresql, 6)
+    assert other.wait(timeout=120) == 0
+    result = joined(data, postgresql, 9)
+    assert len(result.trials) == 9
+    assert set(result.trials["state"]) <= {"complete", "pruned"}
+    assert len({trial.user_attrs["owner"] for trial in result.study.trials}) == 3
+    with pytest.raises(TuningError, match="begun with another data"):
+        tune("coxph", data[0][::-1], data[1], n_trials=9, folds=2, space=PENALTY, storage=postgresql, study_name="s")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask scheduler with two workers, each a process of its own."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as started:
+        yield started.scheduler_address
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_carries_trials(cluster, data):
+    result = tune(small_dcs(), *data, n_trials=6, folds=2, space=DCS_SPACE, cluster=cluster, keep=1.0)
+    assert result.trials["state"].tolist() == ["complete"] * 6
+    row = result.trials.iloc[3]
+    alone = evaluation(data, small_dcs(random_state=0), n_folds=2).run({name: row[name] for name in DCS_SPACE})
+    assert row["CDAUC"] == pytest.approx(np.mean([fold["CDAUC"] for fold in alone.folds]), abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_is_not_there_is_refused(data):
+    with pytest.raises(TuningError, match="no Dask scheduler answers"):
+        tune("coxph", *data, n_trials=1, cluster="nowhere://at-all")
+
+
+def test_ctrl_c_puts_the_running_trial_back(data, tmp_path, monkeypatch):
+    storage = tmp_path / "study"
+    fits = []
+    original = CoxPH.fit
+
+    def fit(self, X, y, sample_weight=None):
+        fits.append(1)
+        if len(fits) == 6:
+            raise KeyboardInterrupt
+        return original(self, X, y)
+
+    monkeypatch.setattr(CoxPH, "fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        joined(data, storage, 5)
+    monkeypatch.setattr(CoxPH, "fit", original)
+    trials = joined(data, storage, 5).trials
+    assert (trials["state"] == "lost").sum() == 1
+    assert (trials["state"] != "lost").sum() == 5
+
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DCS(lam=0.3, n_nodes=12, random_state=4),
+        paper_settings("DCS-log", "flchain"),
+        CoxPH(penalizer=0.5, time_unit="days"),
+        CalibratedEnsemble(estimator=DeepSurv(layers=2), n_members=3, maps=("rank",)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_settings_come_back_from_their_file(model, tmp_path):
+    dcsurv.experiments.tuning.save_settings(tmp_path / "settings.json", model, criterion="CDAUC", value=0.7)
+    again = read_settings(tmp_path / "settings.json")
+    assert type(again) is type(model)
+    wanted, found = model.get_params(), again.get_params()
+    assert {k: str(v) for k, v in found.items()} == {k: str(v) for k, v in wanted.items()}
+
+
+def test_the_settings_file_of_a_search_is_what_fit_takes(data, tmp_path):
+    result = tune(small_dcs(), *data, n_trials=3, folds=2, space=DCS_SPACE)
+    result.save_settings(tmp_path / "settings.json")
+    document = json.loads((tmp_path / "settings.json").read_text())
+    assert document["model"] == "dcs"
+    assert document["criterion"] == "CDAUC"
+    assert document["value"] == result.best_value == result.trials["CDAUC"].max()
+    again = read_settings(tmp_path / "settings.json")
+    assert again.get_params() == result.best_estimator().get_params()
+    again.fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not a settings file"),
+        ("[]", "it names no model"),
+        ('{"model": "dsc"}', "no model 'dsc'"),
+        ('{"model": "dcs", "parameters": {"lambda": 1}}', r"sets \['lambda'\]"),
+        ('{"model": "dcs", "format": 9}', "has format 9"),
+    ],
+)
+def test_a_wrong_settings_file_is_refused(text, words, tmp_path):
+    (tmp_path / "settings.json").write_text(text)
+    with pytest.raises(TuningError, match=words):
+        read_settings(tmp_path / "settings.json")
+    with pytest.raises(TuningError, match="no settings file"):
+        read_settings(tmp_path / "none.json")
+
+
+def test_a_tuned_model_is_an_estimator(data, tmp_path):
+    X, y = data
+    model = Tuned(estimator=small_dcs(), n_trials=3, folds=2, space=DCS_SPACE)
+    assert clone(model).get_params()["n_trials"] == 3
+    model.fit(X[:160], y[:160])
+    curves = model.predict_survival_function(X[160:])
+    refitted = model.result_.best_estimator().set_params(random_state=0).fit(X[:160], y[:160])
+    np.testing.assert_array_equal(curves.values, refitted.predict_survival_function(X[160:]).values)
+    assert model.estimator_.training_summary_["patients"] == 160, "the best settings are fitted to everything"
+    assert model.score(X[160:], y[160:]) == dcsurv.metrics.concordance_index_td(y[160:], curves)
+    np.testing.assert_array_equal(model.predict(X[160:]), refitted.predict(X[160:]))
+    model.save(tmp_path / "model.safetensors")
+    loaded = dcsurv.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict_survival_function(X[160:]).values, curves.values)
+
+
+def test_nested_cross_validation(data):
+    scores = cross_val_score(
+        Tuned(estimator="coxph", n_trials=2, folds=2), *data, cv=dcsurv.fold_indices(data[1], n_folds=3)
+    )
+    assert scores.shape == (3,)
+    assert np.isfinite(scores).all()
+
+
+def test_every_figure_of_a_search_can_be_drawn_and_shows_its_trials(data, tmp_path):
+    from dcsurv.figures import save
+
+    result = tune(small_dcs(), *data, n_trials=12, folds=2, space=DCS_SPACE, criterion=("CDAUC", "DDC"))
+    history, importance, parallel, front = (
+        result.plot_history(),
+        result.plot_importance(),
+        result.plot_parallel(),
+        result.plot_front(),
+    )
+    complete = result.trials[result.trials["state"] == "complete"]
+    points = history.axes[0].lines[0]
+    np.testing.assert_array_equal(points.get_xdata(), complete["number"])
+    np.testing.assert_array_equal(points.get_ydata(), complete["CDAUC"])
+    assert max(history.axes[0].lines[1].get_ydata()) == complete["CDAUC"].max()
+    assert [t.get_text() for t in importance.axes[0].get_yticklabels()][-1] == result.importance().index[0].replace(
+        "_", " "
+    )
+    assert result.importance().sum() == pytest.approx(1)
+    assert len(parallel.axes[0].lines) == len(complete) + len(DCS_SPACE), "a line per trial and one per axis"
+    np.testing.assert_array_equal(np.sort(front.axes[0].lines[2].get_ydata()), np.sort(result.front["DDC"]))
+    for k, figure in enumerate((history, importance, parallel, front)):
+        assert all(path.stat().st_size > 1000 for path in save(figure, tmp_path / f"figure{k}"))
+    with pytest.raises(TuningError, match="needs two objectives"):
+        tune("coxph", *data, n_trials=1, folds=2).plot_front()
+
+
+def test_progress_shows_the_best_value_and_what_failed(data, capsys):
+    space = {"penalizer": Choice((1, 0.1))}
+    tune(Broken(penalizer=0.1), *data, n_trials=2, folds=2, space=space, start=[{"penalizer": 1}], progress=True)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "best CDAUC 0." in shown
+    assert "trial 1 failed: MemoryError: no room for 40 GB" in shown

@@ -281,9 +281,12 @@ def test_info_says_what_a_file_holds(folder: Path) -> None:
 def test_tune_finds_settings_that_fit_takes(folder: Path, tmp_path: Path) -> None:
     settings = tmp_path / "s.json"
     data = (folder / "patients.csv", *OUTCOME, "--unit", "days")
-    done = run("tune", *data, "--model", "coxph", "--trials", 2, "--folds", 2, "--jobs", 1, "-o", settings, "--json")
+    pictures = tmp_path / "pictures"
+    some = ("--trials", 2, "--folds", 2, "--jobs", 1, "--figures", pictures)
+    done = run("tune", *data, "--model", "coxph", *some, "-o", settings, "--json")
     document = json.loads(done.stdout)
     assert document["tuned_on"]["patients"] == 192
+    assert {path.name for path in pictures.glob("*.svg")} == {"history.svg", "parallel.svg"}
     assert json.loads(settings.read_text())["model"] == "coxph"
     fit = ("fit", *data, "--settings", settings, "--model", "coxph", "--bootstrap", 0, "-o", tmp_path / "m.safetensors")
     assert "searched on patients" not in run(*fit).stderr

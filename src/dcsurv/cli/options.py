@@ -143,7 +143,7 @@ def quick_settings(model: str | None) -> dict[str, Any]:
     """Return parameters that make a model small and quick."""
     name = (model or "calibrated").lower()
     small: dict[str, Any] = {} if name.endswith("coxph") else {"max_epochs": 3}
-    return {**small, "n_members": 2} if name.startswith("calibrated") else small
+    return {**small, "n_members": 2, "seeds_per_member": 1} if name.startswith("calibrated") else small
 
 
 def names(given: list[str] | None, columns: tuple[str, ...] | list[str] = ()) -> list[str]:

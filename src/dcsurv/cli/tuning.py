@@ -70,6 +70,18 @@ def tune(
         float | None,
         typer.Option(metavar="SECONDS", help="Begin no more trials after this long.", min=1, show_default=False),
     ] = None,
+    trial_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Stop a trial that takes more computing time than this.", min=1, show_default=False
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Also draw the search: its history, what mattered, the settings.", show_default=False
+        ),
+    ] = None,
     quick: o.Quick = False,
     set_: o.Settings = None,
     seed: o.Seed = 0,
@@ -96,6 +108,7 @@ def tune(
     from dcsurv.experiments.tuning import tune as search
 
     shell = Shell(as_json)
+    folds, trials = (2, min(trials, 3)) if quick else (folds, trials)
     o.check_output(output, data, suffixes=(".json",))
     cohort = ask_cohort(
         data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
@@ -111,10 +124,10 @@ def tune(
     metrics = [name.strip() for name in criterion.split(",") if name.strip()]
     try:
         found = search(
-            estimator, part.features, part.y, n_trials=min(trials, 3) if quick else trials, space=space,  # type: ignore[arg-type]
-            criterion=metrics[0] if len(metrics) == 1 else metrics, folds=2 if quick else folds, storage=storage,
-            workers=1 if cluster else jobs or o.cores(), cluster=cluster, timeout=timeout, random_state=seed,
-            progress=err.is_terminal,
+            estimator, part.features, part.y, n_trials=trials, space=space,  # type: ignore[arg-type]
+            criterion=metrics[0] if len(metrics) == 1 else metrics, folds=folds, storage=storage,
+            workers=1 if cluster else jobs or o.cores(), cluster=cluster, timeout=timeout,
+            trial_timeout=trial_timeout, random_state=seed, progress=err.is_terminal,
         )  # fmt: skip
     except KeyboardInterrupt:
         more = "the same command goes on from there." if storage else "with --storage FILE a search can go on later."
@@ -127,6 +140,7 @@ def tune(
     save_settings(
         output, found.best_estimator(), criterion=list(labels), value=found.best_value, trials=counts, tuned_on=tuned_on
     )
+    drawn = [] if figures is None else found.save_figures(figures)
     table = plain_table("setting", "value")
     for name, value in best.items():
         add(table, name, f"{value:.4g}" if isinstance(value, float) else str(value))
@@ -137,6 +151,7 @@ def tune(
     shell.result(
         {
             "settings": str(output),
+            "figures": [str(path) for path in drawn],
             "best": best,
             "value": labels,
             "trials": counts,

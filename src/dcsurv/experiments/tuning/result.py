@@ -180,6 +180,18 @@ class TuningResult:
         directions = (self.criterion.directions[0], self.criterion.directions[1])
         return pareto_front(self.trials, self.front, labels, directions, chosen=int(self.best_trial["number"]))
 
+    def save_figures(self, folder: str | PathLike[str]) -> list[Path]:
+        """Draw what the trials allow (history, settings, importance, front) into a folder, each as SVG and PNG."""
+        from dcsurv.figures import save
+
+        drawn = {"history": self.plot_history, "parallel": self.plot_parallel}
+        if (self.trials["state"] == "complete").sum() > 2:
+            drawn["importance"] = self.plot_importance
+        if len(self.criterion.labels) == 2:
+            drawn["front"] = self.plot_front
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return [path for name, draw in drawn.items() for path in save(draw(), Path(folder) / name)]
+
 
 def save_settings(path: str | PathLike[str], estimator: Any, **found: Any) -> None:
     """Write the model and settings of an unfitted estimator to a JSON file, with what was found about them.

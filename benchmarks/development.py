@@ -32,6 +32,7 @@ import dcsurv
 from dcsurv import metrics
 from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap
 from dcsurv.curves import SurvivalCurves
+from dcsurv.persistence import write_atomically
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import fold_indices, make_outcome, train_test_indices
 from dcsurv.training import one_thread
@@ -253,7 +254,7 @@ def main() -> None:
     for k, part in enumerate(parallel(joblib.delayed(one)(*task) for task in wanted), 1):
         new = pd.DataFrame(part)
         rows = pd.concat([rows, new], ignore_index=True) if len(rows) else new
-        rows.to_csv(path, index=False, float_format="%.6g")
+        write_atomically(path, rows.to_csv(index=False, float_format="%.6g").encode())
         print(f"{k} of {len(wanted)}", *(part[0][key] for key in IDENTITY), flush=True)
     (OUT / "README.md").write_text(page(rows), encoding="utf-8")
 

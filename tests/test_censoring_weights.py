@@ -148,7 +148,7 @@ def test_bins_spread_a_feature_without_losing_its_order() -> None:
     bins = out[:, 3:].reshape(-1, 3, 4)
     order = np.argsort(np.append(X[:, 0], [-9, 9]))
     assert (np.diff(bins[:, 0].sum(1).numpy()[order]) > 0).all()  # strictly increasing, also outside
-    assert (bins[:, 1] == 0).all()  # two values need no bins
+    assert (bins[:, 1] == 0).all()  # an uneven pair of values has one bin, which is the feature itself
     inside = bins[:500, 0].numpy()
     quartile = np.quantile(X[:, 0], 0.25)
     assert (inside[X[:, 0] > quartile, 0] == 1).all()

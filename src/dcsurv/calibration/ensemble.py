@@ -44,7 +44,7 @@ def default_member() -> DCS:
     """Return what a calibrated ensemble is made of by default: a DCS without recurrent decoder, unfitted.
 
     Its score is weighted against censoring, its features are spread over bins. Chosen on cohorts other than the three
-    of the paper: ``benchmarks/development.md``.
+    of the paper: ``docs/results/development``.
     """
     return DCS(
         censoring_weights=True,
@@ -190,7 +190,7 @@ class CalibratedEnsemble(SurvivalEstimator):
     def predict_band(self, X: Any, times: npt.ArrayLike | None = None, *, level: float = 0.9) -> Band:
         r"""Predict survival with a band from the spread of the members.
 
-        On the scale :math:`\log(-\log S)` the band is :math:`\pm z` standard deviations of the members, each
+        On the scale :math:`\log(-\log S)` the band is :math:`\pm z` standard deviations of the members' networks, each
         recalibrated as the ensemble is, around the ensemble; z is the normal quantile of ``level``.
 
         Parameters
@@ -198,7 +198,7 @@ class CalibratedEnsemble(SurvivalEstimator):
         times
             Strictly ascending times; default: the ensemble's nodes.
         level
-            Share of members that the band would hold if they were many and normal on that scale.
+            Share of networks that the band would hold if they were many and normal on that scale.
 
         Notes
         -----

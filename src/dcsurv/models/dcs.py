@@ -139,6 +139,10 @@ class DCS(GridEstimator):
 
         return weights
 
+    def _numbers_per_row(self) -> int:
+        # The bins of a wide table can need more than the network after them.
+        return max(super()._numbers_per_row(), 4 * self.n_inputs_ * (1 + self.feature_bins))
+
     def _loss(
         self,
         logits: Tensor,

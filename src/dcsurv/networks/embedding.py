@@ -13,9 +13,10 @@ class PiecewiseLinear(nn.Module):
 
     .. math:: e_b(x) = \min(1, \max(0, (x - \ell_b) / (u_b - \ell_b)))
 
-    with the bins between quantiles of the training values; below the first bin and above the last the map goes on
-    linearly, so that no order is lost. Features with few values have as many bins as gaps between them. Outputs of
-    bins that a feature does not need are 0. The features themselves come first: shape (n, F (1 + B)).
+    with the bins between quantiles of the training values, the smallest and the largest among them; below the first
+    bin and above the last the map goes on linearly, so that no order is lost. Quantiles that coincide leave fewer bins
+    (the outputs of the others are 0), and a feature with one bin has none. The features themselves come first: shape
+    (n, F (1 + B)).
 
     References
     ----------
@@ -47,7 +48,7 @@ class PiecewiseLinear(nn.Module):
         for k in range(self.n_features):
             edges = np.unique(np.quantile(X[:, k], levels).astype(np.float32))
             n = len(edges) - 1
-            if n < 2:  # a constant or two values: the feature itself says it all
+            if n < 2:  # one bin would be the feature itself
                 continue
             self.lower[k, :n] = torch.from_numpy(edges[:-1])
             self.scale[k, :n] = torch.from_numpy(1.0 / np.diff(edges))

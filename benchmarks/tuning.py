@@ -16,6 +16,7 @@ import os
 import platform
 import warnings
 from collections.abc import Iterable
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,17 @@ def search(X: pd.DataFrame, y: npt.NDArray[np.void], study: Path, workers: int, 
 
 
 def wall_seconds(result: TuningResult) -> float:
-    """Return for how long at least one trial was running: pauses after a kill do not count."""
-    spans = sorted((t.datetime_start, t.datetime_complete) for t in result.study.get_trials(deepcopy=False))
-    total, end = 0.0, spans[0][0]
+    """Return for how long at least one trial was running: pauses after a kill do not count.
+
+    Nor does a trial that was lost with its process, which ended nobody knows when: its time of completion is that of
+    its recovery. Only trials that ended by themselves have noted their seconds.
+    """
+    spans = sorted(
+        (t.datetime_start, t.datetime_complete)
+        for t in result.study.get_trials(deepcopy=False)
+        if t.state.is_finished() and "seconds" in t.user_attrs and not t.user_attrs.get("lost")
+    )
+    total, end = 0.0, datetime.min
     for start, stop in spans:
         total += max(0.0, (stop - max(start, end)).total_seconds())
         end = max(end, stop)

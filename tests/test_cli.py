@@ -200,6 +200,49 @@ def test_predictions_do_not_depend_on_chunks_or_format(
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "c.parquet"), whole, check_dtype=False)
 
 
+def test_kept_columns_are_copied_as_they_are(folder: Path, tmp_path: Path) -> None:
+    frame = patients(6, seed=1)
+    long = [1152921504606846977 + k for k in range(5)]
+    frame["key"] = pd.array([*long, None], dtype="Int64")
+    frame["score"] = [0.123456789012 + k for k in range(6)]
+    frame.to_parquet(tmp_path / "p.parquet")
+    predict = ("predict", folder / "cox.safetensors")
+    run(*predict, tmp_path / "p.parquet", "--keep", "key,score", "-o", tmp_path / "o.csv")
+    made = pd.read_csv(tmp_path / "o.csv", dtype={"key": "Int64"})
+    assert made["key"].tolist()[:5] == long
+    assert made["score"].tolist() == frame["score"].tolist()
+    run(*predict, tmp_path / "p.parquet", "--keep", "key,score", "-o", tmp_path / "o.parquet")
+    assert pd.read_parquet(tmp_path / "o.parquet", dtype_backend="numpy_nullable")["key"].tolist()[:5] == long
+    frame.assign(key=[7, "A7", 1.5, None, 8, 9]).to_excel(tmp_path / "p.xlsx", index=False)
+    run(*predict, tmp_path / "p.xlsx", "--keep", "key,patient_id", "-o", tmp_path / "x.parquet")
+    mixed = pd.read_parquet(tmp_path / "x.parquet")
+    assert mixed["key"].dropna().tolist() == ["7", "A7", "1.5", "8", "9"]
+    assert mixed["patient_id"].tolist() == frame["patient_id"].tolist()
+    frame.assign(key="1.003").to_csv(tmp_path / "p.csv", index=False, sep=";", decimal=",")
+    run(*predict, tmp_path / "p.csv", "--keep", "key", "-o", tmp_path / "c.parquet")
+    assert set(pd.read_parquet(tmp_path / "c.parquet")["key"]) == {"1.003"}
+
+
+def test_settings_change_only_what_they_name(tmp_path: Path) -> None:
+    from dcsurv.calibration import default_member
+    from dcsurv.cli.choices import build
+    from dcsurv.cli.options import quick_settings
+
+    def changed(usual: Any, parameters: dict[str, Any], settings: Path | None = None) -> set[str]:
+        common = {"unit": None, "seed": 0, "jobs": 1}
+        made = build("calibrated", settings_file=settings, parameters=parameters, **common).estimator
+        known = usual.get_params(deep=False)
+        return {name for name, value in made.get_params(deep=False).items() if value != known[name]}
+
+    assert changed(default_member(), {"n_nodes": 15}) == {"n_nodes"}
+    assert changed(default_member(), quick_settings(None)) == {"max_epochs"}
+    tuned = dcsurv.DCS(n_nodes=9, encoder_size=12)
+    (tmp_path / "s.json").write_text(
+        json.dumps({"model": "dcs", "parameters": {"n_nodes": 9, "encoder_size": 12}}), encoding="utf-8"
+    )
+    assert changed(tuned, {}, tmp_path / "s.json") == set()
+
+
 def test_new_patients_that_differ_are_explained(folder: Path, tmp_path: Path) -> None:
     frame = patients(90, seed=1)
     model, path, output = folder / "cox.safetensors", tmp_path / "n.csv", tmp_path / "out.csv"
@@ -305,6 +348,67 @@ def test_report_is_written(folder: Path, tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert page.read_text(encoding="utf-8").startswith("<!")
     assert all(Path(figure).is_file() for figure in document["figures"])
+    assert "whom the model was not trained on" in page.read_text(encoding="utf-8")
+
+
+def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path) -> None:
+    later = patients(90, seed=1)
+    later.loc[1, "died"] = np.nan
+    later.to_csv(tmp_path / "gap.csv", index=False)
+    model = folder / "cox.safetensors"
+    report = ("report", model, tmp_path / "gap.csv", "--bootstrap", 0, "--horizons", "1y", "-o", tmp_path / "r.html")
+    numbers = json.loads(run(*report, "--patients", "1,3", "--json").stdout)["numbers"]["examples"]
+    assert numbers["labels"] == ["patient in row 1", "patient in row 3"]
+    assert "patient in row 3" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    run("predict", model, tmp_path / "gap.csv", "--horizons", "1y", "-o", tmp_path / "p.csv")
+    predicted = pd.read_csv(tmp_path / "p.csv").set_index("row")["survival_1y"]
+    np.testing.assert_allclose(numbers["survival_at_horizons"]["365.25"], predicted[[1, 3]], atol=1e-6)
+    for rows, words in (
+        ("2", "row 2, which has no time or no event"),
+        ("91", "there are 1 to 90"),
+        ("1,1", "different"),
+    ):
+        assert words in " ".join(run(*report, "--patients", rows, code=2).stderr.split())
+
+
+def test_a_report_on_patients_that_were_used_says_so(folder: Path, tmp_path: Path) -> None:
+    quick = ("--bootstrap", 0, "--horizons", "1y", "-o", tmp_path / "r.html")
+    model = tmp_path / "new.safetensors"
+    run("recalibrate", folder / "cox.safetensors", folder / "later.csv", "-o", model)
+    for data, words in ((folder / "patients.csv", "fitted to"), (folder / "later.csv", "recalibrated with")):
+        assert f"the model was {words}" in " ".join(run("report", model, data, *quick).stderr.split())
+        page = (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert "these very patients" in page
+        assert "not trained on" not in page
+        assert not re.search(r"\d held-out patients", page)
+
+
+def test_a_model_file_quotes_no_cell(tmp_path: Path) -> None:
+    frame = patients()
+    frame["lab"] = ["see Smith"] * 3 + [str(k / 7) for k in range(len(frame) - 3)]
+    frame["ward"] = "Smith"
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    fit = ("fit", tmp_path / "p.csv", *OUTCOME, "--model", "coxph", "--evaluate", "none")
+    assert "Smith" in run(*fit, "-o", tmp_path / "m").stdout
+    assert b"Smith" not in (tmp_path / "m").read_bytes()
+
+
+def test_dates_of_the_model_are_read_for_another_event(tmp_path: Path) -> None:
+    frame = patients()
+    first = pd.Timestamp("2010-01-01") + pd.to_timedelta(np.arange(len(frame)) % 12, "D")
+    frame["first"] = first.strftime("%d/%m/%Y")
+    frame["last"] = (first + pd.to_timedelta(frame["days"], "D")).dt.strftime("%d/%m/%Y").to_numpy()
+    frame = frame.drop(columns="days")
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    dates = ("--time", "last", "--start", "first", "--date-format", "%d/%m/%Y", "--event", "died")
+    fit = ("fit", tmp_path / "p.csv", *dates, "--model", "coxph", "--evaluate", "none", "-o", tmp_path / "m")
+    run(*fit)
+    frame = frame[frame["first"].str[:2].astype(int) <= 12]
+    frame["last"] = "05/06/2015"
+    frame.to_csv(tmp_path / "other.csv", index=False)
+    done = run("evaluate", tmp_path / "m", tmp_path / "other.csv", "--event-value", "1", "--bootstrap", 0, "--json")
+    expected = (pd.Timestamp("2015-06-05") - first.min()).days
+    assert json.loads(done.stdout)["data"]["last_time"] == expected
 
 
 def test_demo_writes_everything(tmp_path: Path) -> None:
@@ -331,6 +435,9 @@ def test_demo_writes_everything(tmp_path: Path) -> None:
         (("fit", "patients.csv", *OUTCOME, "--no-refit", "--evaluate", "none", "-o", "m"), "--evaluate holdout"),
         (("fit", "patients.csv", *OUTCOME, "--report", "r.pdf", "-o", "m"), "ends in .html"),
         (("fit", "patients.csv", *OUTCOME, "--settings", "no.json", "-o", "m"), "no settings file"),
+        (("fit", "patients.csv", *OUTCOME, "--bootstrap", "1", "-o", "m"), "one resample makes no interval"),
+        (("fit", "patients.csv", *OUTCOME, "--report", "./m.html", "-o", "m.html"), "is named twice"),
+        (("tune", "patients.csv", *OUTCOME, "--storage", "./s.json", "-o", "s.json"), "is named twice"),
         (("fit", "none.csv", *OUTCOME, "-o", "m"), "no file none.csv"),
         (("fit", "patients.csv", "--event", "died", "-o", "m"), "--time"),
         (("predict", "patients.csv", "later.csv", "-o", "p.csv"), "not a model file"),

@@ -100,6 +100,26 @@ def test_names_are_trimmed_filled_in_and_made_unique(tmp_path: Path) -> None:
     assert "numbered" in table.notes[0]
 
 
+def test_lines_of_delimiters_above_the_names_are_no_header(tmp_path: Path) -> None:
+    plain = read_table(write(tmp_path, PLAIN)).frame
+    for above in (",,,\n", "\n,,,\n\n", '"",,,\n , ,,\n'):
+        pd.testing.assert_frame_equal(read_table(write(tmp_path, above + PLAIN)).frame, plain)
+
+
+def test_points_beside_decimal_commas_group_thousands(tmp_path: Path) -> None:
+    lines = [f"{k},5;{1 + k % 3}.003;1.{k:03},25;{'1.003' if k % 2 else '1.5'};0.{100 + k}" for k in range(50)]
+    table = read_table(write(tmp_path, "a;cells;both;mixed;small\n" + "\n".join(lines)))
+    assert table.format.thousands == ("cells", "both")
+    assert table.frame.iloc[1].tolist() == ["1.5", "2003", "1001.25", "1.003", "0.101"]
+    notes = " ".join(table.notes)
+    assert "grouping thousands in 'cells (1.003)', 'both (1.000,25)'" in notes
+    assert "more than one kind in 'mixed (1.003)'" in notes
+    # What a late line holds decides as well.
+    late = "a;b\n" + "1,5;1.003\n" * 30_000 + "1,5;1.5\n"
+    assert read_table(write(tmp_path, late)).frame["b"].iloc[0] == "1.003"
+    assert not read_table(write(tmp_path, "a;b\n1,5;3\n2,5;0.003\n")).notes
+
+
 def test_row_names_of_r_become_a_column(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, 'age,days\n"1",60,5\n"2",70,6\n'))
     assert table.frame.to_dict("list") == {"unnamed column 1": ["1", "2"], "age": ["60", "70"], "days": ["5", "6"]}
@@ -209,7 +229,7 @@ def test_columns_are_guessed_and_open_to_correction() -> None:
         "empty": "left out", "nearly": "left out", "code": "number",
     }  # fmt: skip
     for name, word in (("lab", "<0.1"), ("patient_id", "identifier"), ("visit", "dates"), ("centre", "always 'Basel'")):
-        assert word in found[name].note
+        assert word in found[name].text
     told = {c.name: c for c in guess_columns(frame, categorical=["code"], numeric=["patient_id"], drop=["age"])}
     assert (told["code"].kind, told["patient_id"].kind, told["age"].kind) == ("category", "number", "left out")
     assert told["code"].chosen
@@ -219,6 +239,35 @@ def test_columns_are_guessed_and_open_to_correction() -> None:
         guess_columns(frame, drop=["age"], numeric=["age"])
     with pytest.raises(CohortError, match="are no numbers"):
         guess_columns(frame, numeric=["grade"])
+
+
+def test_what_is_stored_about_columns_quotes_no_cell() -> None:
+    frame = pd.DataFrame(
+        {
+            "lab": ["see Smith"] * 3 + [str(k / 7) for k in range(97)],
+            "asked": ["see Smith"] * 3 + [str(k / 7) for k in range(97)],
+            "centre": ["Smith"] * 100,
+            "grade": ["Smith", "other"] * 50,
+        }
+    )
+    columns = guess_columns(frame, numeric=["asked"])
+    assert all("Smith" in column.text for column in columns)
+    assert "Smith" not in str([column.to_dict() for column in columns])
+    assert columns[0].note == columns[1].note == "3 values count as missing"
+
+
+@pytest.mark.parametrize(
+    ("levels", "kind"),
+    [
+        (["Y", "N"], "yes/no"),
+        (["Yes", "YES", "no"], "yes/no"),
+        (["Y", "N", "X"], "category"),
+        (["x", "n"], "category"),
+        (["yes", "y", "no"], "category"),
+    ],
+)
+def test_yes_and_no_are_two_words(levels: list[str], kind: str) -> None:
+    assert guess_columns(pd.DataFrame({"a": levels * 20}))[0].kind == kind
 
 
 def test_a_later_table_is_read_as_the_first_one() -> None:

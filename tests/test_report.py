@@ -410,6 +410,33 @@ def test_typical_patients_are_made_up(report, metabric):
     assert not own & {round(s, 9) for s in survival}
 
 
+def test_small_cells_cannot_be_computed(tmp_path):
+    X, y = nasty_cohort(240, seed=5)
+    rng = np.random.default_rng(0)
+    X["ward"] = rng.choice(["north", "south"], len(X))
+    X.loc[:29, "ward"] = "west"
+    X.loc[30:35, "ward"] = ["rare", "rarer", "rarest"] * 2
+    y = y.copy()
+    y["event"][:30] = True
+    y["event"][:3] = False  # three of the ward are censored
+    X_train, y_train = nasty_cohort(200, seed=6)
+    X_train["ward"] = rng.choice(["north", "south"], len(X_train))
+    X_train.loc[:2, "ward"] = "west"
+    model = dcsurv.CoxPH().fit(X_train, y_train)
+    report, text = written(tmp_path, model, X, y, X_train=X_train, y_train=y_train, subgroups=["ward"])
+    groups = {row["group"]: row for row in report.numbers["subgroups"]["groups"]}
+    levels = report.numbers["cohort"]["features"]["ward"]["levels"]
+    assert set(groups) == set(levels)
+    assert "rare" not in str(groups) + str(levels)
+    assert groups["west"]["patients"] == 30
+    assert groups["west"]["c_td"] is not None
+    assert [row["events"] for row in groups.values()] == [None] * len(groups)
+    assert "the events in the groups of that feature are not shown" in text
+    trained = [cells[3] for cells in levels.values()]
+    assert levels["west"][3] == "hidden"
+    assert trained.count("hidden") == 2
+
+
 def test_real_patients_only_when_asked_for(nasty_report, nasty):
     model, X, _ = nasty
     page = Page(nasty_report.path.read_text(encoding="utf-8"))

@@ -7,10 +7,14 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import warnings
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 
 import dcsurv
 from dcsurv import DCS, DRSA, CalibratedEnsemble, CoxPH, CoxTime, DeepSurv, Kamran, SurvivalCurves, Tuned, tune
+from dcsurv.calibration import default_member
 from dcsurv.datasets import load_metabric
 from dcsurv.experiments.tuning import (
     Choice,
@@ -34,7 +39,8 @@ from dcsurv.experiments.tuning import (
     read_settings,
 )
 from dcsurv.experiments.tuning.spaces import make_space, nearest, settled
-from dcsurv.experiments.tuning.trials import Evaluation, bars, make_folds, make_indices
+from dcsurv.experiments.tuning.study import Study
+from dcsurv.experiments.tuning.trials import Evaluation, Outcome, bars, make_folds, make_indices
 from dcsurv.models.paper import paper_settings
 from dcsurv.training import watch
 
@@ -156,6 +162,14 @@ def test_the_papers_nodes_are_shares_of_the_last_time_in_months(data):
         ({"criterion": {"CDAUC": -1}}, "weights above 0"),
         ({"start": [{"penalizer": 100.0}]}, "start holds penalizer=100.0"),
         ({"n_trials": 0}, "n_trials is 0"),
+        ({"folds": 1}, "folds is 1, but a number of folds from 2 on"),
+        ({"folds": True}, "folds is True"),
+        ({"folds": 2.5}, "folds cannot be used"),
+        ({"folds": 241}, "folds is 241, .* for 240 patients"),
+        ({"folds": []}, "folds is empty"),
+        ({"folds": [(range(100), range(100, 200)), (range(120), range(110, 240))]}, "pair 2 .* 10 rows on both .* 110"),
+        ({"folds": [(range(100), range(200, 300))]}, "folds cannot be used: .*out of bounds"),
+        ({"folds": [(range(100), np.zeros(240, dtype=bool))]}, "pair 1 of folds has no held-out rows"),
         ({"keep": 0}, "keep is 0"),
         ({"workers": 2, "cluster": "tcp://127.0.0.1:1"}, "exclude each other"),
         ({"storage": "mysql://somewhere"}, "mysql://, but the path of a file"),
@@ -257,6 +271,22 @@ def test_looking_at_a_network_between_epochs_does_not_change_its_training(model,
     assert watched.folds[0]["CDAUC"] == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("model", [CoxTime(), small_dcs()], ids=lambda model: type(model).__name__)
+def test_a_network_is_looked_at_in_its_own_encoding_where_that_is_searched(model, data):
+    X, y = data
+    X = X.assign(age=X["age"] * 100)  # so that it matters whether features are scaled
+    model = clone(model).set_params(max_epochs=5, patience=4, random_state=0)
+    shared, own = (evaluation((X, y), model, share=share).run({}) for share in (True, False))
+    assert own.cause == ""
+    assert own.steps == shared.steps
+    assert 4 in own.steps
+    space = {"preprocess": Choice(("auto", None)), "dropout": Float(0.0, 0.5)}
+    start = [{"preprocess": None, "dropout": 0.0}]
+    trials = tune(model, X.select_dtypes("number"), y, n_trials=2, folds=2, space=space, start=start, keep=1.0).trials
+    assert trials["state"].tolist() == ["complete"] * 2, trials["cause"].tolist()
+    assert trials["preprocess"].tolist() == ["auto", None]
+
+
 def test_a_trial_stops_where_it_is_below_the_bar(data):
     judged = evaluation(data, small_dcs(random_state=0))
     free = judged.run({})
@@ -296,6 +326,25 @@ def test_bars_let_a_share_of_all_trials_go_on():
     assert 0.25 < complete.mean() < 0.38
     assert np.mean(np.array(qualities)[complete] > np.quantile(qualities, 0.6)) > 0.9
     assert bars(courses, 1.0, 5) == {}, "keep=1 stops none"
+
+
+@pytest.mark.parametrize("n_folds", [2, 3, 5])
+def test_the_share_that_ends_all_folds_is_the_one_asked_for(n_folds):
+    """After the last fold but one, the bar is at the last of the best ``keep``, the new trial included."""
+    last = 1000 * (n_folds - 1)
+    courses = [("complete", {last: (float(quality),)}) for quality in range(99)]
+    assert bars(courses, 0.3, n_folds)[last] == (99.0 - 30,)
+
+
+def test_numbers_of_folds_and_rows_may_be_numpys(data):
+    expected = dcsurv.fold_indices(data[1], n_folds=3)
+    for given in (np.int64(3), expected):
+        for pair, wanted in zip(make_indices(given, data[1], 0), expected, strict=True):
+            np.testing.assert_array_equal(pair[0], wanted[0])
+            np.testing.assert_array_equal(pair[1], wanted[1])
+    mask = np.arange(240) < 200
+    ((train, held_out),) = make_indices([(mask, ~mask)], data[1], 0)
+    assert (len(train), held_out[0]) == (200, 200)
 
 
 def test_a_slow_trial_is_stopped_as_soon_as_it_cannot_end_in_time(data):
@@ -410,6 +459,18 @@ def test_nested_parameters_are_searched(data):
     assert set(make_space("default", named_estimator("ensemble"), data[1])) >= {"estimator__lam", "estimator__n_nodes"}
 
 
+def test_an_ensemble_starts_from_its_recommended_members(data):
+    recommended = default_member().get_params()
+    for ensemble in (CalibratedEnsemble(n_members=2, seeds_per_member=1, random_state=0), "ensemble"):
+        result = tune(ensemble, *data, n_trials=1, folds=2, space={"n_members": Int(2, 2)}, timeout=1e-9)
+        assert result._estimator.estimator.get_params() == recommended
+    space = default_space(default_member())
+    assert nearest(space, recommended) == {name: recommended[name] for name in space}
+    assert space["feature_bins"].options == (0, 8, 16)
+    assert space["censoring_weights"].options == (False, True)
+    assert not {"feature_bins", "censoring_weights"} & set(paper_space(DCS(time_unit="days"), data[1]))
+
+
 def test_no_more_trials_begin_after_the_timeout(data):
     result = tune("coxph", *data, n_trials=500, folds=2, timeout=0.5)
     assert 1 <= len(result.trials) < 500
@@ -510,6 +571,91 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(data, tmp_path):
     assert len(joined(data, storage, 8).trials) == 9, "there is nothing left to do"
 
 
+def open_study(storage, owner=None):
+    study = Study(storage, "s", Criterion.make("CDAUC"), PENALTY, {}, 0)
+    study._owner = owner or study._owner
+    return study
+
+
+@pytest.fixture(scope="module")
+def dead():
+    """The name of a process that is gone."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process.wait()
+    return f"{socket.gethostname()}/{process.pid}/gone"
+
+
+def test_a_trial_that_ends_its_process_twice_has_failed(dead, tmp_path):
+    here = open_study(tmp_path / "study")
+    here.start_from([{"penalizer": 0.5}])
+    here.give_back(here.propose())  # a user's Ctrl-C is no fault of the trial
+    for _ in range(2):
+        proposal = open_study(tmp_path / "study", dead).propose()
+        assert proposal.settings == {"penalizer": 0.5}
+        assert here.recover() == 1
+    assert [bool(t.user_attrs.get("lost")) for t in here.optuna.trials] == [True, True, False]
+    last = here.optuna.trials[-1].user_attrs
+    assert (last["state"], last["again"]) == ("failed", 1)
+    assert "its process ended before the trial did, 2 times" in last["cause"]
+    assert here.begun() == 1
+    assert here.propose().settings != {"penalizer": 0.5}
+
+
+def test_searches_of_one_process_leave_each_others_trials_alone(tmp_path):
+    first, second = (open_study(tmp_path / "study") for _ in range(2))
+    with first.signs_of_life():
+        first.propose()
+        assert second.recover() == 0
+    assert second.recover() == 1, "what a search that ended has left is taken over"
+
+
+def test_a_lost_trial_is_nobodys_measure(dead, tmp_path):
+    here, gone = open_study(tmp_path / "study"), open_study(tmp_path / "study", dead)
+    outcome = Outcome("complete", 1.0, {1000: (0.7,)}, [{"CDAUC": 0.7}, {"CDAUC": 0.6}])
+    killed = gone.propose()
+    for name, value in (("state", "complete"), ("steps", {"1000": [0.7]})):  # and killed before the last line
+        killed.trial.set_user_attr(name, value)
+    assert here.recover() == 1
+    assert here.courses() == []
+    here.record(here.propose(), outcome)
+    assert here.courses() == [("complete", {1000: (0.7,)})]
+
+
+def test_a_search_leaves_warnings_and_optunas_log_as_they_were(data, tmp_path, monkeypatch):
+    import optuna
+
+    monkeypatch.setattr("dcsurv.experiments.tuning.study._SIGN_OF_LIFE", 0.02)
+    before = list(warnings.filters), optuna.logging.get_verbosity()
+    result = joined(data, tmp_path / "study", 4)
+    assert (list(warnings.filters), optuna.logging.get_verbosity()) == before
+    owners = {t.user_attrs["owner"] for t in result.study.trials}
+    assert {f"alive {owner}" for owner in owners} <= set(result.study.user_attrs), "it did tell that it is alive"
+
+
+def test_the_time_of_a_search_is_that_of_its_own_trials():
+    """Two that overlap for 10 s, a pause, one more; lost, failed with their process, running and waiting ones."""
+    import optuna
+    from optuna.trial import FrozenTrial, TrialState
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+    import tuning
+
+    begin = datetime(2024, 1, 1)
+    study = optuna.create_study()
+    for state, start, stop, told in (
+        ("PRUNED", 0, 30, {"seconds": 30}),
+        ("FAIL", 5, 9000, {"lost": True}),
+        ("PRUNED", 20, 50, {"seconds": 30}),
+        ("FAIL", 100, 9000, {"state": "failed"}),
+        ("FAIL", 1000, 1007, {"seconds": None}),
+        ("RUNNING", 1010, None, {}),
+        ("WAITING", None, None, {}),
+    ):
+        dates = [None if t is None else begin + timedelta(seconds=t) for t in (start, stop)]
+        study.add_trial(FrozenTrial(0, TrialState[state], None, *dates, {}, {}, told, {}, {}, 0))
+    assert tuning.wall_seconds(SimpleNamespace(study=study)) == 50 + 7
+
+
 def test_processes_of_a_killed_search_end_by_themselves(tmp_path):
     """They notice after an epoch at the latest that nobody wants their trial any more."""
     script = f"""
@@ -588,8 +734,6 @@ def test_a_study_is_not_continued_with_anything_else(data, tmp_path):
 @pytest.fixture(scope="module")
 def postgresql(tmp_path_factory):
     """A PostgreSQL server of its own, on a free port, as a user that is not root."""
-    import socket
-
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(p) for p in [shutil.which("initdb")] if p]
     if not found:
         if os.environ.get("DCSURV_CI"):
@@ -715,6 +859,19 @@ def test_settings_come_back_from_their_file(model, tmp_path):
     assert type(again) is type(model)
     wanted, found = model.get_params(), again.get_params()
     assert {k: str(v) for k, v in found.items()} == {k: str(v) for k, v in wanted.items()}
+
+
+def test_the_recommended_model_comes_back_from_its_file(tmp_path):
+    for model, member in ((CalibratedEnsemble(), default_member()), (CalibratedEnsemble(estimator=DCS()), DCS())):
+        dcsurv.experiments.tuning.save_settings(tmp_path / "settings.json", model)
+        again = read_settings(tmp_path / "settings.json")
+        assert again.estimator.get_params() == member.get_params()
+        assert again._template().get_params() == model._template().get_params()
+    (tmp_path / "settings.json").write_text('{"model": "ensemble", "parameters": {"estimator__lam": 0.3}}')
+    assert (
+        read_settings(tmp_path / "settings.json").estimator.get_params()
+        == default_member().set_params(lam=0.3).get_params()
+    )
 
 
 def test_the_settings_file_of_a_search_is_what_fit_takes(data, tmp_path):

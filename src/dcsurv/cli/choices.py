@@ -84,15 +84,15 @@ def _member(name: str, settings_file: Path | None) -> Any:
 
 def _set(estimator: Any, parameters: dict[str, Any]) -> None:
     """Set parameters of the estimator, or else of the members of an ensemble."""
-    from dcsurv.calibration import CalibratedEnsemble
-    from dcsurv.models import DCS
+    from dcsurv.calibration import CalibratedEnsemble, default_member
 
     own = estimator.get_params(deep=False)
     reserved = {"preprocess", "time_unit", "random_state", "estimator", "verbose"}
     for name, value in parameters.items():
         target = estimator
         if name not in own and isinstance(estimator, CalibratedEnsemble):
-            estimator.estimator = estimator.estimator if estimator.estimator is not None else DCS()
+            if estimator.estimator is None:
+                estimator.estimator = default_member()
             target = estimator.estimator
         known = {k: v for k, v in target.get_params(deep=False).items() if k not in reserved}
         if name not in known:

@@ -107,7 +107,7 @@ def describe(cohort: Cohort, findings: list[Finding]) -> dict[str, Any]:
     return {
         "data": cohort.to_dict(),
         "outcome": cohort.outcome.to_dict(),
-        "columns": [column.to_dict() for column in cohort.columns],
+        "columns": [{**column.to_dict(), "note": column.text} for column in cohort.columns],
         "notes": cohort.notes,
         "findings": [finding.to_dict() for finding in findings],
     }

@@ -51,9 +51,9 @@ def evaluate(
         shell, data, fitted, time=time, event=event, event_value=event_value, start=start, delimiter=delimiter,
         decimal=decimal, encoding=encoding, sheet=sheet,
     )  # fmt: skip
-    if card.data.get("sha256") == cohort.digest:
+    if used := card.seen(cohort.digest):
         note(
-            "This is the very file that the model was fitted to: the numbers flatter it. What it can do on new "
+            f"This is the very file that the model was {used}: the numbers flatter it. What it can do on new "
             "patients is in `dcsurv info`, or in an evaluation on other patients."
         )
     chosen = horizons_for(card, horizons)
@@ -105,8 +105,8 @@ def recalibrate(
         shell, data, fitted, time=time, event=event, event_value=event_value, start=start, delimiter=delimiter,
         decimal=decimal, encoding=encoding, sheet=sheet,
     )  # fmt: skip
-    if card.data.get("sha256") == cohort.digest:
-        note("This is the very file that the model was fitted to; recalibrate with patients that it has not seen.")
+    if used := card.seen(cohort.digest):
+        note(f"This is the very file that the model was {used}; recalibrate with patients that it has not seen.")
     if cohort.events == 0:
         raise CohortError(f"none of the {len(cohort)} patients has the event, so there is nothing to recalibrate with.")
     done = fit_map(fitted, cohort.features, cohort.y, maps=("rank",) if keep_ranking else ("horizon", "rank"))
@@ -167,7 +167,8 @@ def report(
         str | None,
         typer.Option(
             metavar="ROWS",
-            help="Draw the curves of these real patients, such as 1,5,9 (rows with an outcome, from 1).",
+            help="Draw the curves of these real patients, such as 1,5,9: rows of the file, from 1, as `predict` "
+            "counts them.",
             show_default=False,
         ),
     ] = None,
@@ -193,8 +194,9 @@ def report(
         "decimal": decimal, "encoding": encoding, "sheet": sheet,
     }  # fmt: skip
     cohort = _patients(shell, data, fitted, **options)
-    if card.data.get("sha256") == cohort.digest:
-        note("This is the very file that the model was fitted to: the report flatters it.")
+    chosen = _rows(patients, cohort)
+    if used := card.seen(cohort.digest):
+        note(f"This is the very file that the model was {used}: the report flatters it, and says so.")
     before = None if train is None else _patients(shell, train, fitted, **options)
     with shell.steps() as step:
         reference = None
@@ -206,8 +208,8 @@ def report(
             output, fitted, cohort.features, cohort.y,
             X_train=None if before is None else before.features, y_train=None if before is None else before.y,
             reference=reference, horizons=[horizon.time for horizon in horizons_for(card, horizons)], unit=card.unit,
-            subgroups=o.names(subgroups, list(cohort.features.columns)) or None, patients=_rows(patients, len(cohort)),
-            title=title, data_name=data.name, n_bootstrap=bootstrap, random_state=seed,
+            subgroups=o.names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
+            data_name=data.name, n_bootstrap=bootstrap, random_state=seed, seen=used is not None,
         )  # fmt: skip
     shell.say(f"{made.path}: the report, with {len(made.figures)} figures beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
@@ -268,17 +270,27 @@ def _patients(shell: Shell, data: Path, fitted: Any, *, event_value: list[str] |
     return cohort
 
 
-def _rows(text: str | None, n: int) -> list[int] | None:
-    """Return row numbers from 0 of a list that counts from 1."""
+def _rows(text: str | None, cohort: Cohort) -> dict[str, int] | None:
+    """Return patients, by what to call them, of a list of rows of the file that counts from 1."""
+    from dcsurv.report.study import MOST_PATIENTS_DRAWN
+
     if text is None:
         return None
     try:
-        rows = [int(part) - 1 for part in text.split(",")]
+        asked = [int(part) for part in text.split(",")]
     except ValueError:
         raise CohortError(f"--patients is {text!r}, but row numbers such as 1,5,9 are expected.") from None
-    if not all(0 <= row < n for row in rows):
-        raise CohortError(f"--patients names rows that are not there; there are 1 to {n}.")
-    return rows
+    if len(set(asked)) < len(asked) or len(asked) > MOST_PATIENTS_DRAWN:
+        raise CohortError(f"--patients is {text!r}, but at most {MOST_PATIENTS_DRAWN} different rows are expected.")
+    total = len(cohort) + cohort.incomplete
+    rows = range(1, total + 1) if cohort.rows is None else cohort.rows.tolist()
+    place = {row: position for position, row in enumerate(rows)}
+    for row in asked:
+        if not 1 <= row <= total:
+            raise CohortError(f"--patients names row {row}, which is not there; there are 1 to {total}.")
+        if row not in place:
+            raise CohortError(f"--patients names row {row}, which has no time or no event. Choose another row.")
+    return {f"patient in row {row}": place[row] for row in asked}
 
 
 def _changed(fitted: Any) -> dict[str, Any]:

@@ -126,13 +126,24 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _resamples(number: int) -> int:
+    if number == 1:
+        raise typer.BadParameter("one resample makes no interval. Give 0 for no intervals, or many, such as 200.")
+    return number
+
+
 Resamples = Annotated[
     int,
     typer.Option(
-        "--bootstrap", metavar="N", help="Resamples of the test patients behind each interval; 0: no intervals.", min=0
+        "--bootstrap",
+        metavar="N",
+        help="Resamples of the test patients behind each interval; 0: no intervals.",
+        min=0,
+        callback=_resamples,
     ),
 ]
-
 
 Quick = Annotated[
     bool, typer.Option("--quick", help="A small model and few epochs: a look at the output, not a result.")
@@ -174,13 +185,15 @@ def cores() -> int:
 
 
 def check_output(path: Path, *sources: Path, suffixes: tuple[str, ...] = ()) -> Path:
-    """Refuse an output that cannot be written, before hours are spent on it."""
+    """Refuse an output that cannot be written, or is another file of the command, before hours are spent on it."""
     if path.is_dir():
         raise CohortError(f"-o names the folder {path}. Name a file in it.")
     if not path.parent.is_dir():
         raise CohortError(f"the folder {path.parent} does not exist. Create it first.")
     if any(path.exists() and source.exists() and path.samefile(source) for source in sources):
         raise CohortError(f"-o names {path}, which is read here. Name another file.")
+    if any(path.resolve() == source.resolve() for source in sources):
+        raise CohortError(f"{path} is named twice, for two things that would overwrite each other. Name two files.")
     if suffixes and path.suffix.lower() not in suffixes:
         raise CohortError(f"-o names {path.name}, but a name that ends in {' or '.join(suffixes)} is expected.")
     return path

@@ -67,7 +67,7 @@ def show_cohort(shell: Shell, cohort: Cohort) -> None:
     shown = sorted(ordered, key=lambda c: not (c.note or c.chosen))[:_SHOWN_COLUMNS] if many else ordered
     for column in shown:
         missing = f"{column.missing:.0%}" if column.missing >= 0.005 else "<1%" if column.missing else ""
-        add(table, column.name, column.kind + (" (as asked)" if column.chosen else ""), missing, column.note)
+        add(table, column.name, column.kind + (" (as asked)" if column.chosen else ""), missing, column.text)
     if ordered:
         show_table(shell, "Columns", table)
     if many:

@@ -109,7 +109,8 @@ def tune(
 
     shell = Shell(as_json)
     folds, trials = (2, min(trials, 3)) if quick else (folds, trials)
-    o.check_output(output, data, suffixes=(".json",))
+    kept = [] if storage is None or "://" in storage else [Path(storage)]
+    o.check_output(output, data, *kept, suffixes=(".json",))
     cohort = ask_cohort(
         data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
         categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal, encoding=encoding,

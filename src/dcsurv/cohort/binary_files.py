@@ -33,7 +33,8 @@ def parquet_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[
     try:
         for batch in pq.ParquetFile(form.path).iter_batches(batch_size=size):
             kept = pa.table([batch.column(k) for k in positions], names=wanted)
-            yield _tidy_objects(kept.to_pandas(ignore_metadata=True))
+            # As objects, because whole numbers beside a gap would become floats, and long identifiers others.
+            yield _tidy_objects(kept.to_pandas(ignore_metadata=True, integer_object_nulls=True))
     except (pa.ArrowException, OSError) as error:
         raise CohortError(f"{form.path.name} is damaged ({error}). Write it again.") from None
 

@@ -68,6 +68,15 @@ class ModelCard:
             "recalibrations": self.recalibrations,
         }
 
+    def seen(self, digest: str | None) -> str | None:
+        """Return what a file with this digest was used for, "fitted to" or "recalibrated with", or None."""
+        if digest is None:
+            return None
+        if self.data.get("sha256") == digest:
+            return "fitted to"
+        used = any(entry["data"].get("sha256") == digest for entry in self.recalibrations)
+        return "recalibrated with" if used else None
+
     @classmethod
     def of(cls, model: SurvivalEstimator) -> ModelCard:
         """Return a model's card, or what can be said about a model that has none."""
@@ -124,6 +133,7 @@ def read_cohort_for(
         outcome = find_outcome(
             table.frame, time=clean_name(time or saved.time), event=clean_name(event or saved.event),  # type: ignore[union-attr]
             start=start or (saved.start if saved else None), event_values=event_values, unit=card.unit,
+            date_format=saved.date_format if saved else None,
         )  # fmt: skip
     return cohort_from(table, outcome, card.columns, levels_of(model), file_digest(Path(path)))
 

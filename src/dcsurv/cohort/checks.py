@@ -161,7 +161,7 @@ def _columns(cohort: Cohort) -> Iterator[Finding]:
             yield Finding("note", code, f"left out, because they {text}: {listed(names)}.", advice, names)
     mixed = tuple(c.name for c in cohort.columns if c.kind == "number" and c.note)
     if mixed:
-        shown = listed([f"{c.name} ({c.note})" for c in cohort.columns if c.name in mixed], 4)
+        shown = listed([f"{c.name} ({c.text})" for c in cohort.columns if c.name in mixed], 4)
         yield Finding(
             "warning", "mixed-columns", f"some columns hold numbers and words: {shown}.",
             "Correct the words, or take the column as groups with --categorical.", mixed,

@@ -40,6 +40,8 @@ class Cohort:
         What each column was taken as, also those that were left out.
     outcome
         Where the outcome came from.
+    rows
+        Which row of the file each patient is, from 1, as in the predictions' ``row``; None if it is not known.
     incomplete
         Number of rows without a time or an event, which are not among the patients.
     name, digest
@@ -51,6 +53,7 @@ class Cohort:
     event: BoolArray
     columns: list[Column]
     outcome: OutcomeColumns
+    rows: npt.NDArray[np.int64] | None = None
     incomplete: int = 0
     name: str = "table"
     digest: str | None = None
@@ -75,7 +78,10 @@ class Cohort:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Cohort:
         """Return some of the patients."""
-        return replace(self, features=self.features.iloc[rows], time=self.time[rows], event=self.event[rows])
+        return replace(
+            self, features=self.features.iloc[rows], time=self.time[rows], event=self.event[rows],
+            rows=None if self.rows is None else self.rows[rows],
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known about the table without any patient's values."""
@@ -180,7 +186,7 @@ def cohort_from(
         raise CohortError(f"no row of {table.format.path.name} has both a time and an event. Check --time and --event.")
     features, odd = apply_columns(table.frame.loc[complete].reset_index(drop=True), columns, levels)
     cohort = Cohort(
-        features, durations, happened, columns, outcome,
+        features, durations, happened, columns, outcome, rows=np.flatnonzero(complete) + 1,
         incomplete=int((~complete).sum()), name=table.format.path.name, digest=digest, format=table.format.describe(),
         notes=list(table.notes),
     )  # fmt: skip
@@ -190,7 +196,7 @@ def cohort_from(
 def require_features(cohort: Cohort) -> None:
     """Refuse a table of which no column is left to predict from."""
     if cohort.features.shape[1] == 0:
-        left_out = [f"{column.name} ({column.note})" for column in cohort.columns]
+        left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
         reason = f" All were left out: {listed(left_out)}." if left_out else ""
         raise CohortError(f"besides the outcome, {cohort.name} has no column to predict from.{reason}")
 

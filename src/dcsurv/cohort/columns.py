@@ -30,7 +30,6 @@ YES = frozenset(
         "sí",
         "sì",
         "sim",
-        "x",
         "+",
         "present",
         "pos",
@@ -40,6 +39,9 @@ YES = frozenset(
 NO = frozenset(
     {"no", "n", "false", "f", "nein", "falsch", "non", "faux", "não", "nao", "nee", "absent", "neg", "negative"}
 )
+
+# A kind, a note, and the note with values of the table where they differ.
+_Guess: TypeAlias = tuple[ColumnKind, str] | tuple[ColumnKind, str, str]
 
 # A column of words in which this share are numbers is one of numbers; the other words count as missing.
 _NUMBER_SHARE = 0.8
@@ -62,7 +64,9 @@ class Column:
     missing
         Share of the patients without a value.
     note
-        What its owner should know, such as why it is left out.
+        What its owner should know, such as why it is left out; no value of a patient.
+    shown
+        The same with values from the table, for the screen only: it is not among what is stored.
     chosen
         Whether the kind was asked for rather than guessed.
     """
@@ -72,8 +76,15 @@ class Column:
     missing: float = 0.0
     note: str = ""
     chosen: bool = False
+    shown: str = ""
+
+    @property
+    def text(self) -> str:
+        """The note for the owner of the table."""
+        return self.shown or self.note
 
     def to_dict(self) -> dict[str, Any]:
+        """Return what may be stored: nothing that quotes cells of the table."""
         return {"name": self.name, "kind": self.kind, "missing": self.missing, "note": self.note, "chosen": self.chosen}
 
 
@@ -108,19 +119,25 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
         return Column(name, "left out", missing, "has no value")
     if asked is not None:
         if asked == "number" and (bad := _not_numbers(known)).any():
-            note = f"{listed(_examples(known[bad]), 3)} count as missing"
             if bad.mean() > 1 - _NUMBER_SHARE:
                 raise CohortError(
                     f"--numeric names the column {name!r}, but {bad.sum()} of its {len(known)} values are no numbers, "
                     f"such as {listed(_examples(known[bad]), 3)}. Leave it out of --numeric, or repair it."
                 )
-            return Column(name, "number", missing, note, chosen=True)
+            note, shown = _count_as_missing(known[bad])
+            return Column(name, "number", missing, note, chosen=True, shown=shown)
         return Column(name, asked, missing, chosen=True)
-    kind, note = _guess(known, len(column))
-    return Column(name, kind, missing, note)
+    found = _guess(known, len(column))
+    return Column(name, found[0], missing, found[1], shown=found[2] if len(found) == 3 else "")
 
 
-def _guess(known: pd.Series, n_rows: int) -> tuple[ColumnKind, str]:
+def _count_as_missing(bad: pd.Series) -> tuple[str, str]:
+    """Say that values are no numbers: without them, and with some of them."""
+    said = f"{len(bad):,} {'value counts' if len(bad) == 1 else 'values count'} as missing"
+    return said, f"{said}: {listed(_examples(bad), 3)}"
+
+
+def _guess(known: pd.Series, n_rows: int) -> _Guess:
     if len(known) < min(_FEW_VALUES, int(np.ceil(_KNOWN_SHARE * n_rows))):
         return "left out", f"has a value in {len(known)} of {n_rows} rows only"
     if holds_dates(known):
@@ -132,29 +149,30 @@ def _guess(known: pd.Series, n_rows: int) -> tuple[ColumnKind, str]:
         values = to_numbers(known[~bad])
         if not bad.any() and (found := _constant(values) or _identifier(values, str(known.name))):
             return found
-        return "number", f"{listed(_examples(known[bad]), 3)} count as missing" if bad.any() else ""
+        return ("number", *_count_as_missing(known[bad])) if bad.any() else ("number", "")
     texts = level_texts(known)
     distinct = texts.nunique()
     if distinct == 1:
         or_empty = "" if len(known) == n_rows else " or empty; if empty means no, write no there"
-        return "left out", f"is always {texts.iloc[0]!r}{or_empty}"
+        return "left out", f"is always the same{or_empty}", f"is always {texts.iloc[0]!r}{or_empty}"
     folded = set(texts.str.casefold())
-    if folded <= YES | NO and folded & YES and folded & NO:
+    if len(folded) == 2 and folded & YES and folded & NO:  # of Y, N and X, the third may mean anything
         return "yes/no", ""
     if distinct > _MANY_LEVELS or distinct > max(_FEW_LEVELS, _LEVEL_SHARE * len(known)):
         what = "looks like an identifier" if distinct > 0.9 * len(known) else "looks like free text"
         return "left out", f"{what}: {distinct} different values"
-    return "category", f"{distinct} levels: {listed(sorted(set(texts)), 4)}"
+    return "category", f"{distinct} levels", f"{distinct} levels: {listed(sorted(set(texts)), 4)}"
 
 
-def _constant(values: pd.Series) -> tuple[ColumnKind, str] | None:
+def _constant(values: pd.Series) -> _Guess | None:
     first = values.iloc[0]
     if (values == first).all():
-        return "left out", f"is always {first:g}" if not isinstance(first, bool | np.bool_) else f"is always {first}"
+        shown = str(first) if isinstance(first, bool | np.bool_) else f"{first:g}"
+        return "left out", "is always the same", f"is always {shown}"
     return None
 
 
-def _identifier(values: pd.Series, name: str) -> tuple[ColumnKind, str] | None:
+def _identifier(values: pd.Series, name: str) -> _Guess | None:
     """Recognise row numbers, and whole numbers of which everybody has an own one under a name that says so."""
     if len(values) < _FEW_LEVELS or (values % 1 != 0).any() or values.duplicated().any():
         return None

@@ -30,6 +30,12 @@ class TableFormat:
         Names that the file has more than once.
     notes
         What was guessed or renamed and deserves a look.
+    skipped
+        Lines of a text file before the one with the names.
+    thousands
+        Columns of a text file with decimal commas in which points group digits: 1.003 is a thousand and three.
+    verbatim
+        Columns of a text file in which decimal signs stay as they are, such as identifiers to be copied.
     """
 
     path: Path
@@ -41,6 +47,9 @@ class TableFormat:
     delimiter: str | None = None
     decimal: str = "."
     sheet: str | None = None
+    skipped: int = 0
+    thousands: tuple[str, ...] = ()
+    verbatim: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return the format in a few words, such as ``CSV, semicolon, decimal comma, utf-8``."""

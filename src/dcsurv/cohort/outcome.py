@@ -17,7 +17,7 @@ from dcsurv.cohort.errors import CohortError, listed, no_such_column
 from dcsurv.target import BoolArray, FloatArray
 
 _HAPPENED = YES | {
-    "dead", "death", "died", "deceased", "event", "relapse", "relapsed", "recurrence", "recurred",
+    "x", "dead", "death", "died", "deceased", "event", "relapse", "relapsed", "recurrence", "recurred",
     "recurred/progressed", "progression", "progressed", "failure", "failed", "uncensored", "tot", "verstorben",
     "gestorben", "décédé", "mort", "muerto", "fallecido", "exitus",
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,7 @@ class Predictor:
                 raise no_such_column(name, "--keep", list(form.columns))
         require_columns(self.card.columns, form.columns)
         needed = [column.name for column in self.card.columns if column.kind != "left out"]
+        form = replace(form, verbatim=tuple(name for name in self.keep if name not in needed))
         for chunk in read_chunks(form, columns=[*needed, *self.keep]):
             for start in range(0, len(chunk), self._piece):
                 yield self.predict(chunk.iloc[start : start + self._piece])
@@ -103,7 +104,7 @@ class Predictor:
         last = self.horizons[-1]
         out[f"mean_to_{last.label}"] = _restricted_mean(curves, last.time)
         self.rows += len(frame)
-        return pd.DataFrame(out).round(_DECIMALS)
+        return pd.DataFrame(out).round(dict.fromkeys(self.names(), _DECIMALS))
 
     def _band(self, features: pd.DataFrame, times: Any) -> Any:
         import warnings
@@ -128,26 +129,44 @@ def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> It
     import pyarrow.parquet
 
     with written_atomically(path) as stream:
-        writer, schema = None, None
+        kept = _kept_types(form, predictor.keep)
+        schema = pa.schema(
+            [
+                pa.field("row", pa.int64()),
+                *(pa.field(name, kept[name]) for name in predictor.keep),
+                *(pa.field(name, pa.float64()) for name in predictor.names()[1:]),
+            ]
+        )
+        texts = [name for name in predictor.keep if pa.types.is_string(kept[name])]
+        kind = pyarrow.parquet.ParquetWriter if path.suffix.lower() == ".parquet" else pyarrow.csv.CSVWriter
+        writer = None
         for predicted in predictor.chunks(form):
-            table = pa.Table.from_pandas(predicted, schema=schema, preserve_index=False)
-            if writer is None:
-                schema = _schema(table, predictor.keep)
-                table = table.cast(schema)
-                kind = pyarrow.parquet.ParquetWriter if path.suffix.lower() == ".parquet" else pyarrow.csv.CSVWriter
-                writer = kind(stream, schema)
-            writer.write_table(table)
+            for name in texts:
+                predicted[name] = predicted[name].map(str, na_action="ignore").astype(object)
+            writer = writer or kind(stream, schema)
+            writer.write_table(pa.Table.from_pandas(predicted, schema=schema, preserve_index=False))
             yield predictor.rows
         if writer is not None:
             writer.close()
 
 
-def _schema(table: Any, keep: Sequence[str]) -> Any:
-    """Return the types of the first chunk; what is copied may be empty there, and text is what it always can be."""
+def _kept_types(form: TableFormat, keep: Sequence[str]) -> dict[str, Any]:
+    """Return the types of columns that are copied: their own if each has one, else text, which can be anything."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    fields = []
-    for column in table.schema:
-        copied = column.name in keep and pa.types.is_null(column.type)
-        fields.append(pa.field(column.name, pa.string() if copied else column.type))
-    return pa.schema(fields)
+    out = {name: pa.string() for name in keep}
+    present = [name for name in keep if name in form.columns]
+    if form.kind == "parquet":
+        schema = pq.ParquetFile(form.path).schema_arrow
+        for name in present:
+            own = schema.field(form.columns.index(name)).type
+            if pa.types.is_primitive(own):  # numbers, truth values, dates and times
+                out[name] = own
+    elif form.kind == "excel" and present:
+        chunks = list(read_chunks(form, columns=present))
+        for name in present:
+            cells = [cell for chunk in chunks for cell in chunk[name].dropna()]
+            if len({type(cell) for cell in cells}) == 1 and not isinstance(cells[0], str):
+                out[name] = pa.array(cells).type
+    return out

@@ -15,18 +15,22 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import pandas as pd
 
-from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.errors import CohortError, listed
 from dcsurv.cohort.formats import DELIMITERS, MISSING, TableFormat, clean_names
 
 _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SAMPLE_BYTES, _SAMPLE_ROWS = 1 << 17, 200
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 _DECIMAL_POINT = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d+)?")
+# In a file with decimal commas, 1.003 is a thousand and three; 0.003 cannot be.
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
+_SCANNED_ROWS = 20_000
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -72,7 +76,7 @@ def inspect_csv(path: Path, delimiter: str | None, decimal: str | None, encoding
         delimiter = _DELIMITER_WORDS.get(delimiter.lower(), delimiter)
         if len(delimiter) != 1:
             raise CohortError(f"--delimiter is {delimiter!r}, but one character (or 'tab') is expected.")
-    records = _records(sample, delimiter)
+    records, skipped = _records(sample, delimiter)
     header, body = records[0], records[1:]
     if len(header) == 1:
         _refuse_single_column(path, header[0], sample, delimiter)
@@ -84,9 +88,11 @@ def inspect_csv(path: Path, delimiter: str | None, decimal: str | None, encoding
     elif decimal == delimiter:
         raise CohortError("--decimal and --delimiter are both ','. One of them must be another character.")
     columns, repeated, renamed = clean_names(header)
-    return TableFormat(
-        path, "csv", columns, repeated, (*notes, *renamed), encoding=encoding, delimiter=delimiter, decimal=decimal
-    )
+    form = TableFormat(
+        path, "csv", columns, repeated, (*notes, *renamed), encoding=encoding, delimiter=delimiter, decimal=decimal,
+        skipped=skipped,
+    )  # fmt: skip
+    return _with_thousands(form) if decimal == "," else form
 
 
 def _guess_encoding(path: Path) -> str:
@@ -123,25 +129,32 @@ def _decodes(path: Path, encoding: str) -> bool:
     return True
 
 
-def _records(sample: str, delimiter: str) -> list[list[str]]:
-    """Return the first records of a text; the last one may be cut and is left out where there are others."""
+def _records(sample: str, delimiter: str) -> tuple[list[list[str]], int]:
+    """Return the first records of a text, and how many lines without a word come before them.
+
+    The last record may be cut and is left out where there are others.
+    """
     found: list[list[str]] = []
+    skipped = 0
     try:
-        for record in csv.reader(io.StringIO(sample), delimiter=delimiter):
+        reader = csv.reader(io.StringIO(sample), delimiter=delimiter)
+        for record in reader:
             if any(cell.strip() for cell in record):
                 found.append(record)
+            elif not found:
+                skipped = reader.line_num
             if len(found) > _SAMPLE_ROWS:
-                return found[:-1]
+                return found[:-1], skipped
     except csv.Error:
         pass  # pandas will say what is wrong, and where
-    return found[:-1] if len(found) > 2 and len(sample) >= _SAMPLE_BYTES // 4 else found or [[""]]
+    return found[:-1] if len(found) > 2 and len(sample) >= _SAMPLE_BYTES // 4 else found or [[""]], skipped
 
 
 def _guess_delimiter(sample: str) -> str:
     """Choose the delimiter by which most lines have as many fields as the first one, and more than one."""
     best, best_score = ",", (0.0, 0)
     for candidate in DELIMITERS:
-        widths = [len(record) for record in _records(sample, candidate)]
+        widths = [len(record) for record in _records(sample, candidate)[0]]
         if widths[0] < 2:
             continue
         usual, _ = Counter(widths).most_common(1)[0]
@@ -156,8 +169,11 @@ def _guess_decimal(delimiter: str, body: list[list[str]]) -> str:
     if delimiter == ",":
         return "."
     cells = [cell.strip() for record in body for cell in record]
-    commas = sum(_DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
+    grouped = [cell for cell in cells if _THOUSANDS.fullmatch(cell)]
+    commas = sum(_DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells) + sum("," in cell for cell in grouped)
     points = sum(_DECIMAL_POINT.fullmatch(cell) is not None for cell in cells)
+    if commas:  # then a point before three digits is no sign of decimal points
+        points -= sum(_DECIMAL_POINT.fullmatch(cell) is not None for cell in grouped)
     # Where the sample does not tell, a semicolon does: programs write it because the comma is taken.
     return "," if commas > points or (commas == points == 0 and delimiter == ";") else "."
 
@@ -183,7 +199,57 @@ def _fit_header(header: list[str], body: list[list[str]]) -> list[str]:
     return header
 
 
+def _with_thousands(form: TableFormat) -> TableFormat:
+    """Find the columns of a file with decimal commas in which points group digits, and say so.
+
+    A point decides for a whole column, so all of the file is looked at, and only if there is such a point in it.
+    """
+    if not _has_grouped_digits(form):
+        return form
+    grouped, otherwise = dict[str, str](), set[str]()
+    for chunk in _raw_chunks(form, list(form.columns), _SCANNED_ROWS):
+        for name in chunk.columns:
+            cells = chunk[name].dropna().str.strip()
+            cells = cells[cells.str.contains(".", regex=False) & ~cells.isin(MISSING)]
+            fits = cells.str.fullmatch(_THOUSANDS)
+            if fits.any():
+                grouped.setdefault(str(name), str(cells[fits].iloc[0]))
+            if not fits.all():
+                otherwise.add(str(name))
+    notes = list(form.notes)
+    thousands = tuple(name for name in grouped if name not in otherwise)
+    if thousands:
+        shown = listed([f"{name} ({grouped[name]})" for name in thousands], 4)
+        notes.append(
+            f"Decimals are written with a comma, so points were read as grouping thousands in {shown}. If they are "
+            "decimal points, write the file with one decimal sign only."
+        )
+    unclear = [name for name in grouped if name in otherwise]
+    if unclear:
+        shown = listed([f"{name} ({grouped[name]})" for name in unclear], 4)
+        notes.append(
+            f"Decimals are written with a comma, but there are points of more than one kind in {shown}; they were "
+            "left as they are, and where the cell is a number then, read as decimal points. Check these columns."
+        )
+    return replace(form, notes=tuple(notes), thousands=thousands)
+
+
+def _has_grouped_digits(form: TableFormat) -> bool:
+    tail = ""
+    with io.TextIOWrapper(open_bytes(form.path), encoding=form.encoding, errors="replace") as text:
+        while block := text.read(1 << 20):
+            if re.search(r"[1-9]\d{0,2}\.\d{3}(?!\d)", tail + block):
+                return True
+            tail = block[-8:]
+    return False
+
+
 def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
+    for chunk in _raw_chunks(form, wanted, size):
+        yield _tidy_text(chunk, form)
+
+
+def _raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
     if not wanted:
         return
     try:
@@ -194,6 +260,7 @@ def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
                 sep=form.delimiter,
                 encoding=form.encoding,
                 header=0,
+                skiprows=form.skipped,
                 names=list(form.columns),
                 index_col=False,  # with usecols, pandas would cut lines that are too long without a word
                 dtype=str,
@@ -203,7 +270,7 @@ def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
                 chunksize=size,
             )
             for chunk in reader:
-                yield _tidy_text(chunk[wanted].copy(deep=False), form.decimal)
+                yield chunk[wanted].copy(deep=False)
     except pd.errors.EmptyDataError:
         return
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -212,11 +279,14 @@ def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
         raise CohortError(f"{form.path.name} cannot be read as {form.encoding}: {error}. Give --encoding.") from None
 
 
-def _tidy_text(chunk: pd.DataFrame, decimal: str) -> pd.DataFrame:
+def _tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
     """Trim cells, and write decimal commas as points."""
     for name in chunk.columns:
         column = chunk[name].str.strip()
-        if decimal == ",":
+        if name in form.thousands and name not in form.verbatim:
+            with_groups = column.str.fullmatch(_THOUSANDS, na=False)
+            column = column.where(~with_groups, column.str.replace(".", "", regex=False))
+        if form.decimal == "," and name not in form.verbatim:
             with_comma = column.str.fullmatch(_DECIMAL_COMMA, na=False)
             column = column.where(~with_comma, column.str.replace(",", ".", regex=False))
         chunk[name] = column.where(~column.isin(MISSING))

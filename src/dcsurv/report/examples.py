@@ -23,14 +23,14 @@ def examples(study: Study, important: list[str]) -> Section:
     real = study.patients is not None
     if real:
         chosen = list(study.patients or ())
-        frame, labels = study.X.iloc[chosen], [f"patient in row {row}" for row in chosen]
+        frame, labels = study.X.iloc[[row for _, row in chosen]], [label for label, _ in chosen]
         section.warn(
             "These are predictions for real patients, drawn because they were asked for. Handle this file as you "
             "handle their records."
         )
     else:
         frame, labels = _typical(study)
-        source = "training" if study.X_train is not None else "held-out"
+        source = "training" if study.X_train is not None else study.kind
         section.say(
             f"The {source} patients were sorted by predicted risk and cut into {len(labels)} groups of equal size; "
             "each curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "

@@ -54,7 +54,7 @@ def discrimination(study: Study) -> Section:
                 {"model": name, **_risk_concordance(study, curves, metric, tau)} for name, curves in models.items()
             ]
     if rows:
-        _side_by_side(section, "Discrimination on the held-out patients", rows, list(models), study)
+        _side_by_side(section, f"Discrimination on the {study.kind} patients", rows, list(models), study)
     _auc_over_time(section, study, models)
     if study.reference_curves is not None and study.n_bootstrap:
         _differences(section, study, ["C-td", "CDAUC"])

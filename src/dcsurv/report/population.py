@@ -53,7 +53,7 @@ def cohort(study: Study) -> Section:
             )
             described[str(name)] = {"all": cells[0], "event": cells[1], "censored": cells[2], "missing": missing}
         else:
-            pooled = _pooled(column)
+            pooled = pooled_levels(column)
             rows.append([f"{name}, n (%)", "", "", "", missing_text, *([] if train is None else [""])])
             levels = _levels(pooled, groups, None if train is None else train)
             for level, texts in levels.items():
@@ -61,7 +61,7 @@ def cohort(study: Study) -> Section:
                 rows.append([level, *texts[:3], "", *texts[3:]])
             described[str(name)] = {"levels": levels, "missing": missing}
     section.say(
-        f"{n:,} patients whom the model was not trained on are what every number below rests "
+        f"{n:,} patients whom the model was {'' if study.seen else 'not '}trained on are what every number below rests "
         f"on{f', from {study.data_name}' if study.data_name else ''}; {n_events:,} of them had the event."
     )
     section.table("Features by event status", header, rows, indented=frozenset(indented))
@@ -71,7 +71,8 @@ def cohort(study: Study) -> Section:
         "Numbers: median (lower and upper quartile) of the known values. Categories: patients (share of the known "
         f"values). Levels with fewer than {SMALL_CELL} patients are pooled as “other”, and where a cell by event "
         f"status would count 1 to {SMALL_CELL - 1} patients, the split by status of that feature is hidden, so that "
-        "nobody can be recognised. Check what your own rules on disclosure ask for before you share this page. Event "
+        "nobody can be recognised; beside a hidden count of training patients another one is hidden. Check what your "
+        "own rules on disclosure ask for before you share this page. Event "
         "and censored patients differ in follow-up; no test is made between them."
     )
     section.numbers |= {"patients": n, "events": n_events, "features": described}
@@ -225,7 +226,7 @@ def _digits(column: pd.Series) -> int:
     return int(np.clip(1 - np.floor(np.log10(spread)), 0, 6))
 
 
-def _pooled(column: pd.Series) -> pd.Series:
+def pooled_levels(column: pd.Series) -> pd.Series:
     """Return the levels as text, rare ones and those beyond the most frequent few as "other"."""
     texts = column.astype(object).map(level_text, na_action="ignore")
     counts = texts.value_counts()
@@ -245,25 +246,39 @@ def _levels(
     """Return by level the cells of the table: all, event, censored and, if there is one, training."""
     counts = pd.DataFrame({key: texts[rows].value_counts() for key, rows in groups.items()}).fillna(0).astype(int)
     counts = counts.loc[sorted(counts.index, key=lambda level: (level.startswith("other ("), _order(level)))]
-    by_status = counts[["event", "censored"]]
-    hide = bool(((by_status > 0) & (by_status < SMALL_CELL)).any(axis=None))
+    hide = small_cells(counts[["event", "censored"]])
     out: dict[str, list[str]] = {}
-    train_texts = None if train is None else train.astype(object).map(level_text, na_action="ignore").dropna()
+    trained = None if train is None else _training_cells(train, [str(level) for level in counts.index])
     for level, row in counts.iterrows():
         cells = []
         for key in groups:
             total = int(counts[key].sum())
             hidden = (hide and key != "all") or 0 < row[key] < SMALL_CELL
             cells.append(_HIDDEN if hidden else f"{row[key]:,} ({percent(row[key] / total)})" if total else "0")
-        if train_texts is not None:
-            known = set(counts.index)
-            same = (~train_texts.isin(known)) if str(level).startswith("other (") else train_texts == level
-            count = int(same.sum())
-            cells.append(
-                _HIDDEN if 0 < count < SMALL_CELL else f"{count:,} ({percent(count / max(1, len(train_texts)))})"
-            )
-        out[str(level)] = cells
+        out[str(level)] = cells if trained is None else [*cells, trained[str(level)]]
     return out
+
+
+def small_cells(counts: Any) -> bool:
+    """Whether some counts are so small that they may point to a patient."""
+    values = np.asarray(counts)
+    return bool(((values > 0) & (values < SMALL_CELL)).any())
+
+
+def _training_cells(train: pd.Series, levels: list[str]) -> dict[str, str]:
+    """Count the levels of the training patients; beside a small cell, another one is hidden, or the sum would tell."""
+    texts = train.astype(object).map(level_text, na_action="ignore").dropna()
+    counts = {
+        level: int((~texts.isin(levels) if level.startswith("other (") else texts == level).sum()) for level in levels
+    }
+    hidden = {level for level, count in counts.items() if 0 < count < SMALL_CELL}
+    large = [level for level in levels if counts[level] >= SMALL_CELL]
+    if hidden and large:
+        hidden.add(min(large, key=lambda level: counts[level]))
+    return {
+        level: _HIDDEN if level in hidden else f"{count:,} ({percent(count / max(1, len(texts)))})"
+        for level, count in counts.items()
+    }
 
 
 def _order(level: str) -> tuple[int, float, str]:

@@ -91,8 +91,11 @@ def limits(study: Study) -> Section:
             "evaluated patients themselves, and the table of patients has no training column."
         )
     lines.append(
-        "The held-out patients come from the same source as the training patients unless you made sure of another; "
-        "performance elsewhere is usually worse."
+        "The patients here are among those that the model was made with: how good it is for others is not known from "
+        "this page."
+        if study.seen
+        else "The held-out patients come from the same source as the training patients unless you made sure of "
+        "another; performance elsewhere is usually worse."
     )
     section.blocks.append(Bullets(lines))
     for remark in study.remarks:

@@ -22,7 +22,7 @@ from dcsurv.target import FloatArray, check_outcome
 Outcome = npt.NDArray[np.void]
 
 _DAYS_PER_YEAR = 365.25
-_MOST_PATIENTS_DRAWN = 6
+MOST_PATIENTS_DRAWN = 6
 
 
 @dataclass
@@ -39,6 +39,8 @@ class Study:
         Of the model to compare with.
     baseline
         The same Kaplan-Meier curve for everybody, of the training part if it is there.
+    seen
+        Whether the model was fitted to, or recalibrated with, these very patients.
     horizons, left_out
         Times to look at, and those that the data cannot say anything about, with the reason.
     """
@@ -53,8 +55,9 @@ class Study:
     n_bootstrap: int
     random_state: int
     subgroups: Sequence[str] | Mapping[str, Any] | None
-    patients: Sequence[int] | None
+    patients: Sequence[tuple[str, int]] | None
     data_name: str | None
+    seen: bool
     as_array: bool
     curves: SurvivalCurves
     before: SurvivalCurves | None
@@ -72,6 +75,11 @@ class Study:
     def reference_name(self) -> str:
         name = model_name(self.reference)
         return name if name != self.name else f"{name} (reference)"
+
+    @property
+    def kind(self) -> str:
+        """What the patients are to the model."""
+        return "already seen" if self.seen else "held-out"
 
     @property
     def n_events(self) -> int:
@@ -189,10 +197,11 @@ def _as_frame(X: Any, model: Any) -> pd.DataFrame:
 def _check_choices(patients: Any, subgroups: Any, frame: pd.DataFrame) -> None:
     """Refuse rows and columns that are not there before anything is computed."""
     if patients is not None:
-        inside = all(0 <= row < len(frame) for row in patients)
-        if not inside or not 1 <= len(set(patients)) == len(patients) <= _MOST_PATIENTS_DRAWN:
+        rows = [row for _, row in patients]
+        inside = all(0 <= row < len(frame) for row in rows)
+        if not inside or not 1 <= len(set(rows)) == len(rows) <= MOST_PATIENTS_DRAWN:
             raise ValueError(
-                f"patients is {list(patients)}, but one to {_MOST_PATIENTS_DRAWN} different row numbers from 0 to "
+                f"patients is {rows}, but one to {MOST_PATIENTS_DRAWN} different row numbers from 0 to "
                 f"{len(frame) - 1} are expected."
             )
     if isinstance(subgroups, Mapping):

@@ -14,7 +14,7 @@ from dcsurv.figures import evaluation as draw
 from dcsurv.metrics import evaluate
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, short, with_interval
 from dcsurv.report.performance import intervals_text
-from dcsurv.report.population import FEW_VALUES, is_number, level_text
+from dcsurv.report.population import FEW_VALUES, SMALL_CELL, is_number, pooled_levels, small_cells
 from dcsurv.report.study import Study
 
 # Groups by these are asked for first: who the patients are, and where they were treated.
@@ -22,7 +22,6 @@ _PERSON = re.compile(
     r"(^|[^a-z])(sex|gender|female|male|age|ethnicity|race|centre|center|site|hospital|region)([^a-z]|$)"
 )
 _MAX_COLUMNS = 5
-_MAX_LEVELS = 6
 _MIN_PATIENTS, _MIN_EVENTS, _FEW_EVENTS = 20, 10, 30
 
 
@@ -35,9 +34,14 @@ def subgroups(study: Study) -> Section:
         section.say("There is no feature with few levels, and none was named: there are no groups to look at.")
         return section
     rows: list[dict[str, Any]] = []
+    withheld = False
     for column, labels in columns.items():
-        for group in _ordered(labels):
-            rows.append({"column": column, "group": group} | _one(study, (labels == group).to_numpy(), t, section))
+        groups = [(group, (labels == group).to_numpy()) for group in _ordered(labels)]
+        found = [{"column": column, "group": group} | _one(study, inside, t) for group, inside in groups]
+        if small_cells([[study.y["event"][i].sum(), (~study.y["event"][i]).sum()] for _, i in groups]):
+            withheld = True  # of all groups, because the sum is known
+            found = [row | {"events": None} for row in found]
+        rows += found
     table = pd.DataFrame(rows)
     chosen = "named by the user" if study.subgroups is not None else "chosen by name (sex, age, site) or few levels"
     section.say(
@@ -59,6 +63,11 @@ def subgroups(study: Study) -> Section:
         section.note(
             f"Groups with fewer than {_MIN_PATIENTS} patients or {_MIN_EVENTS} events are not evaluated; those with "
             f"fewer than {_FEW_EVENTS} events are marked: few events."
+        )
+    if withheld:
+        section.note(
+            f"Where a group has 1 to {SMALL_CELL - 1} patients with the event, or without it, the events in the groups "
+            "of that feature are not shown, so that nobody can be recognised."
         )
     overall = None
     with section.trying("C-td of all patients"):
@@ -120,9 +129,7 @@ def _labels(column: pd.Series) -> pd.Series:
         place = np.where(values < low, 0, np.where(values <= high, 1, 2))
         out = pd.Series(np.array(names, dtype=object)[place])
         return out.where(~np.isnan(values), None)
-    texts = column.reset_index(drop=True).astype(object).map(level_text, na_action="ignore")
-    frequent = texts.value_counts().head(_MAX_LEVELS).index
-    return texts.where(texts.isin(frequent) | texts.isna(), "other")
+    return pooled_levels(column.reset_index(drop=True))
 
 
 def _ordered(labels: pd.Series) -> list[str]:
@@ -135,12 +142,12 @@ def _ordered(labels: pd.Series) -> list[str]:
         try:
             return 1, float(label.replace(",", "")), label
         except ValueError:
-            return 2, float(label == "other"), label
+            return 2, float(label.startswith("other (")), label
 
     return sorted(found, key=place)
 
 
-def _one(study: Study, inside: Any, t: float | None, section: Section) -> dict[str, Any]:
+def _one(study: Study, inside: Any, t: float | None) -> dict[str, Any]:
     """Evaluate one group, as far as it can be."""
     y, curves = study.y[inside], study.curves[np.flatnonzero(inside)]
     n, events = len(y), int(y["event"].sum())

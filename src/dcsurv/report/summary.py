@@ -10,8 +10,13 @@ from dcsurv.report.study import Study
 def summary(study: Study, sections: dict[str, Section]) -> Section:
     """Pick the main numbers of the other sections, and read them."""
     section = Section("summary", "At a glance")
+    if study.seen:
+        section.warn(
+            "The model was fitted to, or recalibrated with, these very patients: every number on this page flatters "
+            "it. What it can do shows only on patients that it has not seen."
+        )
     tiles: list[tuple[str, str, str]] = [
-        ("patients", f"{len(study.y):,}", f"held out, {study.n_events:,} with the event"),
+        ("patients", f"{len(study.y):,}", f"{study.kind.replace('-', ' ')}, {study.n_events:,} with the event"),
     ]
     words: list[str] = []
     own = {

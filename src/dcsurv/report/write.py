@@ -62,9 +62,10 @@ def write_report(
     horizons: npt.ArrayLike | None = None,
     unit: str | None = None,
     subgroups: Sequence[str] | Mapping[str, Any] | None = None,
-    patients: Sequence[int] | None = None,
+    patients: Sequence[int] | Mapping[str, int] | None = None,
     title: str | None = None,
     data_name: str | None = None,
+    seen: bool = False,
     n_bootstrap: int = 200,
     random_state: int = 0,
     progress: Progress | None = None,
@@ -92,8 +93,10 @@ def write_report(
         Names of columns to look at separately, or labels of the patients by name; default: chosen by name and number
         of levels.
     patients
-        Row numbers of real patients whose curves to draw; default: made-up typical ones. No row of the data is in the
-        report unless it is asked for here.
+        Rows of ``X`` (from 0) with real patients whose curves to draw, possibly by what to call them; default:
+        made-up typical ones. No row of the data is in the report unless it is asked for here.
+    seen
+        Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
     n_bootstrap
         Resamples behind the intervals; 0 leaves them out.
     random_state
@@ -128,8 +131,9 @@ def write_report(
         n_bootstrap=int(n_bootstrap),
         random_state=random_state,
         subgroups=subgroups,
-        patients=None if patients is None else [int(row) for row in patients],
+        patients=_named(patients),
         data_name=data_name,
+        seen=seen,
     )
     folder = target.with_name(f"{target.stem}_figures")
     heading = title or f"Evaluation report{f': {data_name}' if data_name else ''}"
@@ -144,6 +148,15 @@ def write_report(
         figures = _move(files, folder)
     numbers = {section.key: _as_plain(section.numbers) for section in sections}
     return Report(target, figures, numbers)
+
+
+def _named(patients: Sequence[int] | Mapping[str, int] | None) -> list[tuple[str, int]] | None:
+    """Return what to call the patients to draw, and their rows."""
+    if patients is None:
+        return None
+    if isinstance(patients, Mapping):
+        return [(str(name), int(row)) for name, row in patients.items()]
+    return [(f"patient in row {row}", int(row)) for row in patients]
 
 
 def _draw(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Path]]:

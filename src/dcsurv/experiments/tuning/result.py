@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from dcsurv.calibration import CalibratedEnsemble, default_member
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import Choice, Space, TuningError, named_estimator
 from dcsurv.experiments.tuning.study import quiet
@@ -39,8 +40,8 @@ class TuningResult:
         What was searched.
     trials
         One row per trial: ``number``, ``state`` (complete; pruned: fell behind; slow: stopped for its time; failed;
-        lost: its process was killed, and it was begun again under another number), one column per objective (empty
-        unless complete), ``folds`` (how many ended), ``seconds``, ``cause``, then the settings.
+        lost: its process was killed, and it was begun again under another number, which is done once), one column per
+        objective (empty unless complete), ``folds`` (how many ended), ``seconds``, ``cause``, then the settings.
     """
 
     def __init__(self, study: Any, estimator: Any, space: Space, criterion: Criterion) -> None:
@@ -248,6 +249,8 @@ def _as_data(estimator: Any) -> tuple[str, dict[str, Any]]:
     default = defaults[names[0]].get_params()
     out: dict[str, Any] = {}
     member = estimator.get_params(deep=False).get("estimator")
+    if member is None and isinstance(estimator, CalibratedEnsemble):
+        member = default_member()  # in full, so that the file means the same model where the default is another one
     if member is not None:
         member_name, member_parameters = _as_data(member)
         out = {"estimator": member_name} | {f"estimator__{name}": value for name, value in member_parameters.items()}

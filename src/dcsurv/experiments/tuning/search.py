@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from dcsurv.calibration import CalibratedEnsemble
+from dcsurv.calibration import CalibratedEnsemble, default_member
 from dcsurv.experiments.plan import PlanError, identity_text
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.progress import Progress
@@ -23,7 +23,6 @@ from dcsurv.experiments.tuning.spaces import Dimension, TuningError, described, 
 from dcsurv.experiments.tuning.study import Proposal, Study
 from dcsurv.experiments.tuning.trials import Evaluation, Outcome, bars, can_share, make_folds, make_indices
 from dcsurv.experiments.tuning.workers import Workers, make_workers
-from dcsurv.models import DCS
 from dcsurv.target import check_outcome
 
 
@@ -69,7 +68,8 @@ def tune(
         ``"CDAUC"``, ``"C-td"``, ``"IBS"`` or ``"DDC"``; a pair such as ``("CDAUC", "DDC")`` for two objectives and
         the front between them; or weights, ``{"CDAUC": 1, "DDC": 0.5}``, for one number.
     folds
-        Number of folds, stratified by event, or pairs of (training rows, held-out rows) of your own.
+        Number of folds, stratified by event, or pairs of (training rows, held-out rows) of your own, which must not
+        share a row.
     start
         Settings to try first. The estimator's own come before them.
     keep
@@ -80,7 +80,8 @@ def tune(
         stopped and says so.
     storage
         Where the study is kept: None (in memory), the path of a file, or ``postgresql://user:password@host/database``.
-        A search that was killed goes on there, and several processes or machines can join it.
+        A search that was killed goes on there, and several processes or machines can join it. A trial that was running
+        is begun again, once: the second time that its process ends it counts as failed.
     study_name
         Name of the study in its storage; default: the model's.
     workers
@@ -181,7 +182,7 @@ def _template(estimator: Any, random_state: int | None) -> Any:
             )
         out = clone(estimator)
     if isinstance(out, CalibratedEnsemble) and out.estimator is None:
-        out.set_params(estimator=DCS())  # so that its parameters have names
+        out.set_params(estimator=default_member())  # so that its parameters have names
     if random_state is not None and out.get_params().get("random_state", 0) is None:
         out.set_params(random_state=random_state)
     return out

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from sklearn.base import clone
 
-from dcsurv.calibration import CalibratedEnsemble
+from dcsurv.calibration import CalibratedEnsemble, default_member
 from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran
 from dcsurv.target import unpack
 
@@ -107,7 +107,7 @@ _NAMES: dict[str, Any] = {
     "dcs-quant": DCS(spacing="quantile"),
     "dcs-log": DCS(spacing="log"),
     "dcs-linear": DCS(spacing="linear"),
-    "ensemble": CalibratedEnsemble(estimator=DCS()),
+    "ensemble": CalibratedEnsemble(estimator=default_member()),
 }
 
 
@@ -179,6 +179,8 @@ def default_space(estimator: Any, y: Any = None) -> Space:
         space |= {"lam": Float(0.05, 5.0, log=True), "sigma": Float(0.1, 2.0, log=True)}
     else:
         space["alpha"] = Float(0.01, 0.99)
+    if isinstance(estimator, DCS):
+        space |= {"feature_bins": Choice((0, 8, 16)), "censoring_weights": Choice((False, True))}
     return space
 
 

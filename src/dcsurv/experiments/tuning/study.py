@@ -30,6 +30,11 @@ _SIGN_OF_LIFE: Final = 30.0
 _TAKEN_FOR_DEAD: Final = 300.0
 # Seconds after which a trial in nobody's name is taken for lost: its process was killed in the act of taking it.
 _OWNERLESS: Final = 15.0
+# A trial is begun again once. One that ends its process twice (out of memory, say) would end every process after it.
+_LOSSES: Final = 2
+_PROCESS_ENDED: Final = "its process ended before the trial did"
+# Owners of this process that are at work: it may run several searches, in threads or one after the other.
+_living: Final[set[str]] = set()
 # Trials drawn at random before any are proposed from what was learned.
 _RANDOM_TRIALS: Final = 10
 
@@ -117,10 +122,13 @@ class Study:
     def give_back(self, proposal: Proposal) -> None:
         """Put a trial that this process began and could not end back into the queue."""
         with quiet(), self._unless_taken():
-            self._requeue(self._frozen(proposal.trial.number), "the search was stopped")
+            self._lose(self._frozen(proposal.trial.number), "the search was stopped")
 
     def recover(self) -> int:
-        """Queue again what processes that are gone had begun; return how many trials that were."""
+        """Queue again what processes that are gone had begun; return how many trials that were.
+
+        A trial that was lost in this way before has failed instead.
+        """
         from optuna.trial import TrialState
 
         count = 0
@@ -132,7 +140,7 @@ class Study:
                 patience = _OWNERLESS if owner is None else _TAKEN_FOR_DEAD
                 if owner != self._owner and (_is_dead(owner) or silent > patience):
                     with self._unless_taken():
-                        self._requeue(trial, "its process ended before the trial did")
+                        self._lose(trial, _PROCESS_ENDED)
                         count += 1
         return count
 
@@ -151,7 +159,7 @@ class Study:
         return [
             (t.user_attrs["state"], {int(k): tuple(v) for k, v in t.user_attrs["steps"].items()})
             for t in trials
-            if t.state.is_finished() and "steps" in t.user_attrs
+            if t.state.is_finished() and "steps" in t.user_attrs and not t.user_attrs.get("lost")
         ]
 
     @contextlib.contextmanager
@@ -164,27 +172,46 @@ class Study:
 
         def tell() -> None:
             while True:
-                with contextlib.suppress(Exception), quiet():  # a database out of reach is noticed elsewhere
+                # Not quiet(): the filters of warnings belong to all threads, and two that set them back in turn
+                # leave them changed.
+                with contextlib.suppress(Exception):  # a database out of reach is noticed elsewhere
                     self.optuna.set_user_attr(f"alive {self._owner}", time.time())
                 if stop.wait(_SIGN_OF_LIFE):
                     return
 
         thread = threading.Thread(target=tell, daemon=True, name="dcsurv-signs-of-life")
+        _living.add(self._owner)
         thread.start()
         try:
             yield
         finally:
+            _living.discard(self._owner)
             stop.set()
             thread.join(timeout=5)
 
-    def _requeue(self, trial: Any, cause: str) -> None:
+    def _lose(self, trial: Any, cause: str) -> None:
+        """Record a trial as lost and queue it again, or as failed where it has ended its process too often."""
         from optuna.trial import TrialState
 
-        for key, value in (("lost", True), ("state", "failed"), ("cause", cause)):
+        losses = self._process_losses(trial) + 1 if cause == _PROCESS_ENDED else 0
+        again = losses < _LOSSES
+        told = {"state": "failed", "cause": cause if again else f"{cause}, {losses} times (out of memory, or killed)"}
+        for key, value in {**({"lost": True} if again else {}), **told}.items():
             self._storage.set_trial_user_attr(trial._trial_id, key, value)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)  # raises if another was faster
+        if not again:
+            return
         values = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
         self.optuna.enqueue_trial(values, user_attrs={"again": trial.number})
+
+    def _process_losses(self, trial: Any) -> int:
+        """Return how often a trial was lost with its process, under its earlier numbers."""
+        trials = {t.number: t for t in self.optuna.get_trials(deepcopy=False)}
+        count = 0
+        while (earlier := trial.user_attrs.get("again")) is not None:
+            trial = trials[earlier]
+            count += trial.user_attrs.get("cause") == _PROCESS_ENDED
+        return count
 
     def _frozen(self, number: int) -> Any:
         return next(t for t in self.optuna.get_trials(deepcopy=False) if t.number == number)
@@ -276,14 +303,15 @@ def _is_dead(owner: str | None) -> bool:
     host, pid, _ = owner.split("/")
     if host != socket.gethostname():
         return False
+    if int(pid) == os.getpid():
+        return owner not in _living  # of an earlier search, or of a process that had this number before
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False  # somebody else's, but alive
-    # This very process has one study of this name at a time, so an older one of its own is gone.
-    return int(pid) == os.getpid()
+        pass  # somebody else's, but alive
+    return False
 
 
 def _seeded_sampler(random_state: int) -> Any:

@@ -16,6 +16,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from dcsurv.experiments.tuning.criteria import Criterion
+from dcsurv.experiments.tuning.spaces import TuningError
 from dcsurv.models.base import Outcome as Labels
 from dcsurv.models.base import SurvivalEstimator
 from dcsurv.models.network import NetworkEstimator
@@ -152,9 +153,13 @@ class _Course:
             folds_left = len(self.evaluation.folds) - len(self.measured) - 1
             self._check_time(per_epoch * (max(0, shortest - epoch) + shortest * folds_left))
         if epoch in RUNGS and not self.measured:
-            model._after_training(fold.X, fold.y, None)
+            # Folds that are not encoded for all trials hold what the user passed; the model has its own encoding.
+            train, held_out = (
+                model._transform(model._check_features(X, reset=False)) for X in (fold.X, fold.X_held_out)
+            )
+            model._after_training(train, fold.y, None)
             criterion = self.evaluation.criterion
-            now = criterion.measure(fold.y_held_out, model._curves(fold.X_held_out), fold.y)
+            now = criterion.measure(fold.y_held_out, model._curves(held_out), fold.y)
             self._reach(epoch, criterion.upward(criterion.objectives([now])))
 
     def _reach(self, step: int, value: tuple[float, ...]) -> None:
@@ -209,9 +214,28 @@ def make_indices(
     folds: int | Sequence[tuple[Any, Any]], y: Labels, random_state: int
 ) -> list[tuple[IntArray, IntArray]]:
     """Return the rows of every fold: dealt with about the same share of events, or the user's own pairs."""
-    if isinstance(folds, int):
-        return fold_indices(y, n_folds=folds, random_state=random_state)
-    return [(np.asarray(train), np.asarray(held_out)) for train, held_out in folds]
+    expected = "a number of folds from 2 on, or pairs of (training rows, held-out rows),"
+    if isinstance(folds, int | np.integer):
+        if isinstance(folds, bool) or not 2 <= folds <= len(y):
+            raise TuningError(f"folds is {folds!r}, but {expected} is expected for {len(y)} patients.")
+        return fold_indices(y, n_folds=int(folds), random_state=random_state)
+    everybody = np.arange(len(y))
+    try:
+        out = [(everybody[np.asarray(train)], everybody[np.asarray(held_out)]) for train, held_out in folds]
+    except (TypeError, ValueError, IndexError) as error:
+        raise TuningError(f"folds cannot be used: {error}. {expected.capitalize()} is expected.") from None
+    if not out:
+        raise TuningError(f"folds is empty, but {expected} is expected.")
+    for number, (train, held_out) in enumerate(out, start=1):
+        if not (train.size and held_out.size):
+            raise TuningError(f"pair {number} of folds has no {'held-out' if train.size else 'training'} rows.")
+        both = np.intersect1d(train, held_out)
+        if both.size:
+            raise TuningError(
+                f"pair {number} of folds has {both.size} rows on both sides, row {both[0]} for one. A patient to judge "
+                "a model with must not be one that it was trained on: take them off one side."
+            )
+    return out
 
 
 def bars(others: Sequence[tuple[State, Steps]], keep: float, n_folds: int) -> Steps:
@@ -220,6 +244,7 @@ def bars(others: Sequence[tuple[State, Steps]], keep: float, n_folds: int) -> St
     At a step that lies at share p of the way, the best keep^p of all trials go on, so that about ``keep`` of them
     would end all folds if trials did not get better over time. A trial that was stopped for falling behind counts
     as worse at every later step; one that was too slow, failed or ended its training before a step does not count.
+    With a single fold there are but its epochs to stop at, where the share stays at most half of the way.
     """
     out: Steps = {}
     progress = {**RUNGS, **{FOLD_STEP * k: _fold_progress(k, n_folds) for k in range(1, n_folds)}}
@@ -233,4 +258,6 @@ def bars(others: Sequence[tuple[State, Steps]], keep: float, n_folds: int) -> St
 
 
 def _fold_progress(fold: int, n_folds: int) -> float:
-    return _FIRST_FOLD + (1 - _FIRST_FOLD) * (fold - 1) / max(1, n_folds - 2)
+    if n_folds == 2:
+        return 1.0  # the first fold is the last but one as well
+    return _FIRST_FOLD + (1 - _FIRST_FOLD) * (fold - 1) / (n_folds - 2)

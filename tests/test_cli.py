@@ -67,14 +67,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_help_tells_the_commands_and_the_exit_codes() -> None:
+def test_help_tells_the_commands_and_the_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = run("--help").stdout
     for name in ("demo", "check", "fit", "predict", "evaluate", "recalibrate", "tune", "reproduce", "report", "info"):
         assert re.search(rf"│ {name} ", text), name
         assert "--json" in run(name, "--help").stdout
     assert re.search(r"Exit codes: 0 done; 1 .*2 wrong use.*130", " ".join(text.split()))
     assert run("--version").stdout == f"dcsurv {dcsurv.__version__}\n"
-    assert "complete" in run("--show-completion", "bash").stdout
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))  # tests may run under no shell
+    assert "complete" in run("--show-completion").stdout
 
 
 def test_help_needs_no_torch() -> None:
@@ -415,7 +416,7 @@ def test_demo_writes_everything(tmp_path: Path) -> None:
     done = run("demo", "--quick", "--jobs", 1, "-o", tmp_path / "demo")
     for name in ("metabric.csv", "new_patients.csv", "model.safetensors", "predictions.csv", "report.html"):
         assert (tmp_path / "demo" / name).stat().st_size > 1000
-        assert name in done.stdout
+        assert name in "".join(done.stdout.split())  # a long path is wrapped
     assert "CoxPH" in done.stdout
     assert len(pd.read_csv(tmp_path / "demo" / "predictions.csv")) == 381
     assert not list((tmp_path / "demo").glob(".*"))

@@ -332,7 +332,7 @@ def with_map(model: SurvivalEstimator, extra: RecalibrationMap) -> CalibratedEns
     for name in ("preprocessor_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(out, name, getattr(model, name))
-    out.training_summary_ = model.training_summary_
+    out.training_summary_ = {**model.training_summary_, "member": type(model).__name__}
     out._adopt([member])
     out.map_ = MapSequence([extra])
     out.fitted_parameters_ = out._parameter_texts()

@@ -62,9 +62,11 @@ def check(
     bad = [finding for finding in findings if finding.severity == "error"]
     suspicious = [finding for finding in findings if finding.severity == "warning"]
     shell.show()
-    told = [(name, value) for name, value in (("--time", time), ("--event", event), ("--unit", unit)) if value]
-    options = " ".join(f"{name} {shlex.quote(value)}" for name, value in told)
-    command = f"dcsurv fit {shlex.quote(str(data))} {options} -o model.safetensors"
+    command = fit_command(
+        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
+        horizons=horizons, categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal,
+        encoding=encoding, sheet=sheet,
+    )  # fmt: skip
     if bad:
         shell.say(f"{plural(len(bad), 'error')} to repair before a model can be fitted.")
     else:
@@ -73,6 +75,16 @@ def check(
     shell.result(describe(cohort, findings))
     if bad:
         raise typer.Exit(FAILED)
+
+
+def fit_command(data: Path, **options: object) -> str:
+    """Return the command line that fits a model to a table with the same options, those that were given."""
+    words = ["dcsurv", "fit", str(data)]
+    for name, value in options.items():
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None:
+                words += [f"--{name.replace('_', '-')}", str(one)]
+    return shlex.join([*words, "-o", "model.safetensors"])
 
 
 def ask_cohort(

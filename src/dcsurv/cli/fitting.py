@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time as clock
 from enum import StrEnum
@@ -148,7 +149,7 @@ def fit(
     shell.say(f"{output}: {type(fitted).__name__}, {card.trained_on}, {clock.monotonic() - started:.0f} s.")
     if report is not None:
         shell.say(f"{report}: report on the held-out patients.")
-    shell.say(f"Next: dcsurv predict {output} patients.csv -o predictions.csv")
+    shell.say(f"Next: dcsurv predict {shlex.quote(str(output))} new_patients.csv -o predictions.csv")
     shell.result(
         {**describe(cohort, findings), "model": str(output), "kind": type(fitted).__name__, "card": fitted.card_}
     )

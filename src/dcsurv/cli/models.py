@@ -209,7 +209,7 @@ def report(
             X_train=None if before is None else before.features, y_train=None if before is None else before.y,
             reference=reference, horizons=[horizon.time for horizon in horizons_for(card, horizons)], unit=card.unit,
             subgroups=o.names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
-            data_name=data.name, n_bootstrap=bootstrap, random_state=seed, seen=used is not None,
+            data_name=data.name, n_bootstrap=bootstrap, random_state=seed, seen=used is not None, same_cohort=False,
         )  # fmt: skip
     shell.say(f"{made.path}: the report, with {len(made.figures)} figures beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})

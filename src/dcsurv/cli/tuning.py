@@ -10,7 +10,7 @@ import typer
 from dcsurv.cli import options as o
 from dcsurv.cli.app import app
 from dcsurv.cli.choices import MODELS, build
-from dcsurv.cli.data import ask_cohort
+from dcsurv.cli.data import ask_cohort, fit_command
 from dcsurv.cli.fitting import refuse
 from dcsurv.cli.shell import Shell, err, fail
 from dcsurv.cli.tables import add, plain_table, show_cohort, show_table
@@ -148,7 +148,12 @@ def tune(
     show_table(shell, f"Best of {len(found.trials)} trials on {len(part):,} patients ({words})", table)
     shell.show()
     shell.say(", ".join(f"{name} {value:.4f}" for name, value in labels.items()) + f", mean over {folds} folds.")
-    shell.say(f"{output}: dcsurv fit {data} --time {time} --event {event} --settings {output} -o model.safetensors")
+    command = fit_command(
+        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
+        categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal, encoding=encoding,
+        sheet=sheet, seed=seed or None, settings=output, model=None if model in ("dcs", "calibrated") else model,
+    )  # fmt: skip
+    shell.say(f"{output}: {command}")
     shell.result(
         {
             "settings": str(output),

@@ -175,8 +175,8 @@ def _follow_up(cohort: Cohort, horizons: Sequence[Horizon]) -> list[Finding]:
     text = describe_time(last, cohort.unit)
     found = [
         Finding(
-            "note", "last-usable-horizon", f"the last usable horizon is {text}: until then at least 10 patients are "
-            "under observation.",
+            "note", "last-usable-horizon", f"the last usable horizon is {text}: until then at least "
+            f"{min(10, max(1, len(cohort) // 2))} patients are under observation.",
             "Predictions beyond rest on very few patients.", numbers={"time": last},
         )
     ]  # fmt: skip

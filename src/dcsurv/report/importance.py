@@ -118,8 +118,8 @@ def _shuffled(X: pd.DataFrame, name: Any, order: IntArray) -> pd.DataFrame:
 def _scores(study: Study, y: Outcome, survival: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return AUC and Brier score at every horizon; NaN where one is undefined for these patients."""
     curves = (survival, study.horizons)
-    auc = cumulative_dynamic_auc(y, curves, times=study.horizons, y_train=study.y_train)
-    times, brier = brier_score(y, curves, study.horizons, y_train=study.y_train)
+    auc = cumulative_dynamic_auc(y, curves, times=study.horizons, y_train=study.weigh_by)
+    times, brier = brier_score(y, curves, study.horizons, y_train=study.weigh_by)
     found = (dict(zip(auc.times, auc.auc, strict=True)), dict(zip(times, brier, strict=True)))
     of_auc, of_brier = (np.array([part.get(t, np.nan) for t in study.horizons]) for part in found)
     return of_auc, of_brier

@@ -44,7 +44,12 @@ def discrimination(study: Study) -> Section:
         with section.trying(metric):
             for name, curves in models.items():
                 table = evaluate(
-                    study.y, curves, study.y_train, study.n_bootstrap, metrics=[metric], random_state=study.random_state
+                    study.y,
+                    curves,
+                    study.weigh_by,
+                    study.n_bootstrap,
+                    metrics=[metric],
+                    random_state=study.random_state,
                 )
                 rows.append({"model": name, **_first(table)})
     tau = study.horizons[-1] if study.horizons else None
@@ -66,7 +71,7 @@ def discrimination(study: Study) -> Section:
         "ties within 1e-8, averaged over the drop of the Kaplan-Meier curve. Harrell’s and Uno’s C: of minus the "
         "mean survival time restricted to the model’s last node; Uno’s weighs events by 1/G(z−)²"
         + (f" and counts those before {study.when(tau)}" if tau is not None else "")
-        + f". G, the censoring curve, comes from the {'training' if study.y_train is not None else 'same'} patients. "
+        + f". G, the censoring curve, comes from the {'training' if study.weigh_by is not None else 'same'} patients. "
         + intervals_text(study)
     )
     section.numbers["metrics"] = rows
@@ -86,11 +91,11 @@ def error(study: Study) -> Section:
     with section.trying("The integrated Brier score"):
         for name, curves in models.items():
             if name == "Kaplan-Meier":
-                value = integrated_brier_score(study.y, curves, y_train=study.y_train)
+                value = integrated_brier_score(study.y, curves, y_train=study.weigh_by)
                 rows.append({"model": name, "metric": "IBS", "value": value, "lower": None, "upper": None})
             else:
                 table = evaluate(
-                    study.y, curves, study.y_train, study.n_bootstrap, metrics=["IBS"], random_state=study.random_state
+                    study.y, curves, study.weigh_by, study.n_bootstrap, metrics=["IBS"], random_state=study.random_state
                 )
                 rows.append({"model": name, **_first(table)})
         empty = rows[-1]["value"]
@@ -100,7 +105,7 @@ def error(study: Study) -> Section:
     if study.horizons:
         with section.trying("The Brier score at the horizons"):
             for name, curves in models.items():
-                used, score = brier_score(study.y, curves, study.horizons, y_train=study.y_train)
+                used, score = brier_score(study.y, curves, study.horizons, y_train=study.weigh_by)
                 at_horizons[name] = [dict(zip(used, score, strict=True)).get(t, np.nan) for t in study.horizons]
     if rows:
         section.table(
@@ -122,7 +127,7 @@ def error(study: Study) -> Section:
             tables[name] = evaluate_over_time(
                 study.y,
                 curves,
-                study.y_train,
+                study.weigh_by,
                 study.n_bootstrap if k == 0 else 0,
                 metrics=["Brier"],
                 random_state=study.random_state,
@@ -185,7 +190,7 @@ def _risk_concordance(study: Study, curves: SurvivalCurves, metric: str, tau: fl
     def once(counts: Any) -> float:
         if metric == "Harrell’s C":
             return concordance_index_harrell(study.y, risk, sample_weight=counts)
-        return concordance_index_uno(study.y, risk, y_train=study.y_train, tau=tau, sample_weight=counts)
+        return concordance_index_uno(study.y, risk, y_train=study.weigh_by, tau=tau, sample_weight=counts)
 
     value, draws = once(None), []
     if study.n_bootstrap:
@@ -218,7 +223,7 @@ def _auc_over_time(section: Section, study: Study, models: dict[str, SurvivalCur
             tables[name] = evaluate_over_time(
                 study.y,
                 curves,
-                study.y_train,
+                study.weigh_by,
                 study.n_bootstrap if k == 0 else 0,
                 metrics=["AUC"],
                 random_state=study.random_state,
@@ -250,7 +255,7 @@ def _differences(section: Section, study: Study, metrics: list[str]) -> None:
         table = compare(
             study.y,
             {study.reference_name: study.reference_curves, study.name: study.curves},
-            study.y_train,
+            study.weigh_by,
             study.n_bootstrap,
             metrics=metrics,
             random_state=study.random_state,

@@ -36,7 +36,7 @@ def at_horizons(study: Study) -> Section:
     too_few: set[float] = set()
     for t in study.horizons:
         with section.trying(f"Calibration at {study.when(t)}"):
-            result = calibration_at_horizon(study.y, study.curves, t, y_train=study.y_train)
+            result = calibration_at_horizon(study.y, study.curves, t, y_train=study.weigh_by)
             found.append(result)
             events = int((study.y["event"] & (study.y["time"] <= t)).sum())
             if min(events, len(study.y) - events) < _TOO_FEW:
@@ -55,7 +55,7 @@ def at_horizons(study: Study) -> Section:
             table = evaluate(
                 study.y,
                 study.curves,
-                study.y_train,
+                study.weigh_by,
                 study.n_bootstrap,
                 horizons=study.horizons,
                 metrics=["ICI", "O/E"],
@@ -140,7 +140,7 @@ def over_the_distribution(study: Study) -> Section:
             }
             if study.n_bootstrap:
                 table = evaluate(
-                    study.y, curves, study.y_train, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state
+                    study.y, curves, study.weigh_by, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state
                 )
                 row |= {"lower": float(table["lower"].iloc[0]), "upper": float(table["upper"].iloc[0])}
             rows.append(row)

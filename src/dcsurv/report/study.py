@@ -50,6 +50,7 @@ class Study:
     y: Outcome
     X_train: pd.DataFrame | None
     y_train: Outcome | None
+    weigh_by: Outcome | None  # whose censoring the metrics weigh by; None: that of the patients in y
     reference: Any
     unit: str | None
     n_bootstrap: int
@@ -125,6 +126,7 @@ def make_study(
     reference: Any,
     horizons: npt.ArrayLike | None,
     unit: str | None,
+    same_cohort: bool,
     **more: Any,
 ) -> Study:
     """Check what was passed and predict for the held-out patients."""
@@ -159,6 +161,7 @@ def make_study(
         y=outcome,
         X_train=train_frame,
         y_train=train,
+        weigh_by=train if same_cohort else None,
         reference=reference,
         unit=unit or getattr(model, "time_unit", None),
         as_array=as_array,

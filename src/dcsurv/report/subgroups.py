@@ -99,7 +99,7 @@ def subgroups(study: Study) -> Section:
     section.show(*pictures)
     section.convention(
         "C-td and observed / expected as in the sections above, within each group; censoring weights from the "
-        f"{'training' if study.y_train is not None else 'group’s own'} patients. Numbers with more than {FEW_VALUES} "
+        f"{'training' if study.weigh_by is not None else 'group’s own'} patients. Numbers with more than {FEW_VALUES} "
         "values are "
         "cut at the thirds of these patients. No adjustment for looking at several groups. " + intervals_text(study)
     )
@@ -167,7 +167,7 @@ def _one(study: Study, inside: Any, t: float | None) -> dict[str, Any]:
                 table = evaluate(
                     y,
                     curves,
-                    study.y_train,
+                    study.weigh_by,
                     study.n_bootstrap,
                     horizons=None if t is None else [t],
                     metrics=[metric],

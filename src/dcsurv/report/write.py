@@ -66,6 +66,7 @@ def write_report(
     title: str | None = None,
     data_name: str | None = None,
     seen: bool = False,
+    same_cohort: bool = True,
     n_bootstrap: int = 200,
     random_state: int = 0,
     progress: Progress | None = None,
@@ -97,6 +98,9 @@ def write_report(
         made-up typical ones. No row of the data is in the report unless it is asked for here.
     seen
         Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
+    same_cohort
+        Whether ``X`` and ``X_train`` are parts of one cohort, so that the training patients, who are more, show best
+        who is censored when. Otherwise, as with patients of another hospital, the censoring weights come from ``y``.
     n_bootstrap
         Resamples behind the intervals; 0 leaves them out.
     random_state
@@ -128,6 +132,7 @@ def write_report(
         reference=reference,
         horizons=horizons,
         unit=unit,
+        same_cohort=same_cohort,
         n_bootstrap=int(n_bootstrap),
         random_state=random_state,
         subgroups=subgroups,

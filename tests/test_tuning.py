@@ -706,7 +706,9 @@ def test_two_processes_join_one_study(data, tmp_path):
     trials = joined(data, storage, 1).trials
     assert set(trials["state"]) <= {"complete", "pruned"}
     assert 12 <= len(trials) <= 13, "both may begin their last trial at the same moment"
-    assert trials["penalizer"].nunique() == len(trials), "no setting is run twice"
+    # Both may also find the study empty at the same moment and begin with the estimator's own settings.
+    proposed = trials["penalizer"][trials["penalizer"] != trials["penalizer"].iloc[0]]
+    assert proposed.nunique() == len(proposed) >= 10, "no proposed setting is run twice"
     owners = {t.user_attrs["owner"] for t in joined(data, storage, 1).study.trials}
     assert len(owners) == 2
 

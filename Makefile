@@ -36,7 +36,7 @@ paper: $(VENV)/.development
 	mkdir -p docs/results/paper
 	cp -r reproduction/README.md reproduction/tables reproduction/figures reproduction/rows docs/results/paper/
 
-# Every model on five splits (about an hour and a half on two cores) into docs/results/calibrated.
+# Every model on five splits (hours, most of them for DRSA; goes on after a kill) into docs/results/calibrated.
 calibrated: $(VENV)/.development
 	$(BIN)/dcsurv reproduce --protocol repeated --splits 5 -o reproduction/repeated
 	mkdir -p docs/results/calibrated

@@ -20,6 +20,7 @@ import pandas as pd
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.datasets import load
+from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.plan import Plan, PlanError, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
 from dcsurv.metrics import evaluate
@@ -202,17 +203,7 @@ def _executor(workers: int, cluster: str | None) -> Iterator[Any]:
     if cluster is None:
         yield lambda tasks: _on_this_machine(tasks, workers)
         return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise PlanError("cluster= needs Dask: pip install 'dcsurv[cluster]'.") from None
-    try:
-        client = Client(cluster, timeout="10s")  # type: ignore[no-untyped-call]
-    except (OSError, TimeoutError, ValueError) as error:
-        raise PlanError(f"no Dask scheduler answers at {cluster}: {error}.") from error
-    with client:
-        if not client.scheduler_info()["workers"]:
-            raise PlanError(f"the Dask scheduler at {cluster} has no workers. Start some: dask worker {cluster}")
+    with connected(cluster, PlanError) as client:
         yield lambda tasks: _on_cluster(tasks, client)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, TypeAlias
 
+from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.tuning.spaces import TuningError
 from dcsurv.experiments.tuning.trials import Evaluation, Outcome, Steps
 
@@ -45,7 +46,7 @@ class Workers:
 def make_workers(evaluation: Evaluation, workers: int, cluster: str | None) -> Iterator[Workers]:
     """Yield the places for trials and close them in the end, also when it comes early."""
     if cluster is not None:
-        with _client(cluster) as client:
+        with connected(cluster, TuningError) as client:
             # Sent once, not with every trial.
             shared = client.scatter(evaluation, broadcast=True)
             executor = client.get_executor(pure=False, retries=0)
@@ -85,22 +86,6 @@ def _processes(evaluation: Evaluation, workers: int) -> Iterator[Workers]:
     finally:
         for executor in executors:
             executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
-
-
-@contextlib.contextmanager
-def _client(cluster: str) -> Iterator[Any]:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise TuningError("cluster= needs Dask: pip install 'dcsurv[cluster]'.") from None
-    try:
-        client = Client(cluster, timeout="10s")  # type: ignore[no-untyped-call]
-    except (OSError, TimeoutError, ValueError) as error:
-        raise TuningError(f"no Dask scheduler answers at {cluster}: {error}.") from error
-    with client:
-        if not client.scheduler_info()["workers"]:
-            raise TuningError(f"the Dask scheduler at {cluster} has no workers. Start some: dask worker {cluster}")
-        yield client
 
 
 def _finished(outcome: Outcome) -> Future[Outcome]:

@@ -75,13 +75,20 @@ def test_a_network_trained_with_weights_comes_close_to_the_truth() -> None:
     X, y = simulated(4000, 2)
     times = np.linspace(1, 18, 30)
     errors = {}
-    for weighted in (False, True):
-        model = DCS(lam=0.0, decoder_layers=0, n_nodes=20, censoring_weights=weighted, random_state=0, preprocess=None)
+    for criterion in ("ranked", "weighted"):
+        model = DCS(
+            lam=0.0,
+            decoder_layers=0,
+            n_nodes=20,
+            criterion=criterion,
+            random_state=0,
+            preprocess=None,
+        )
         curves = model.fit(X, y).predict_survival_function(np.array([[0.0], [1.0]]))
-        errors[weighted] = curves(times) - truth(times)
-    assert errors[False].mean() < -0.06
-    assert abs(errors[True].mean()) < 0.015
-    assert np.abs(errors[True]).mean() < 0.03
+        errors[criterion] = curves(times) - truth(times)
+    assert errors["ranked"].mean() < -0.06
+    assert abs(errors["weighted"].mean()) < 0.015
+    assert np.abs(errors["weighted"]).mean() < 0.03
 
 
 def test_a_study_that_ends_for_all_at_once_does_not_pull_the_last_node_to_zero() -> None:
@@ -89,20 +96,27 @@ def test_a_study_that_ends_for_all_at_once_does_not_pull_the_last_node_to_zero()
     X, y = simulated(3000, 6, end)
     assert (y["time"] == end).mean() > 0.2
     ends = {}
-    for weighted in (False, True):
-        model = DCS(lam=0.0, decoder_layers=0, n_nodes=20, censoring_weights=weighted, random_state=0, preprocess=None)
-        ends[weighted] = model.fit(X, y).predict_survival_function(np.array([[0.0], [1.0]]))([end])[:, 0]
+    for criterion in ("ranked", "weighted"):
+        model = DCS(
+            lam=0.0,
+            decoder_layers=0,
+            n_nodes=20,
+            criterion=criterion,
+            random_state=0,
+            preprocess=None,
+        )
+        ends[criterion] = model.fit(X, y).predict_survival_function(np.array([[0.0], [1.0]]))([end])[:, 0]
     true = truth(np.array([end]))[:, 0]
-    assert np.abs(ends[True] - true).max() < 0.06
-    assert ends[False][0] < true[0] / 2
+    assert np.abs(ends["weighted"] - true).max() < 0.06
+    assert ends["ranked"][0] < true[0] / 2
 
 
 def test_nobody_censored_means_no_weights() -> None:
     X, y = simulated(400, 3)
     y["event"] = True
     fits = [
-        DCS(decoder_layers=0, max_epochs=3, censoring_weights=weighted, random_state=0).fit(X, y).predict(X)
-        for weighted in (False, True)
+        DCS(decoder_layers=0, max_epochs=3, criterion=criterion, random_state=0).fit(X, y).predict(X)
+        for criterion in ("ranked", "weighted")
     ]
     assert np.array_equal(*fits)
 
@@ -112,7 +126,7 @@ def test_no_weight_exceeds_its_limit_and_nodes_that_hardly_anybody_reaches_are_l
     y["time"][:385] = np.minimum(y["time"][:385], 0.5)
     y["event"][:385] = False  # most are censored at once: later patients would weigh hundreds
     y["event"][385:] = True
-    model = DCS(decoder_layers=0, max_epochs=2, censoring_weights=True, random_state=0).fit(X, y)
+    model = DCS(decoder_layers=0, max_epochs=2, criterion="weighted", random_state=0).fit(X, y)
     all_rows = np.arange(len(y))
     weights = model._node_weights(y, None, (all_rows, all_rows[:0]), torch.device("cpu"))
     assert weights is not None
@@ -158,7 +172,7 @@ def test_bins_spread_a_feature_without_losing_its_order() -> None:
 def test_a_model_with_bins_and_weights_survives_its_file(tmp_path) -> None:
     X, y = simulated(200, 5)
     X = np.column_stack([X, np.random.default_rng(1).normal(size=200)])
-    model = DCS(decoder_layers=0, feature_bins=6, censoring_weights=True, max_epochs=2, random_state=0).fit(X, y)
+    model = DCS(decoder_layers=0, feature_bins=6, criterion="weighted", max_epochs=2, random_state=0).fit(X, y)
     model.save(tmp_path / "model")
     import dcsurv
 

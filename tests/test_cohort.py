@@ -72,6 +72,19 @@ def cohort(folder: Path, frame: pd.DataFrame, **options: Any) -> Cohort:
         (PLAIN.replace(",", ", "), "CSV, commas, decimal point, utf-8"),
         (PLAIN.replace("\n", ",\n").replace("died,", "died"), "CSV, commas, decimal point, utf-8"),  # a last comma
     ],
+    ids=[
+        "plain",
+        "mark",
+        "tabs",
+        "bars",
+        "decimal-comma",
+        "semicolons",
+        "windows",
+        "utf-16",
+        "gzip",
+        "blanks",
+        "last-comma",
+    ],
 )
 def test_the_same_table_comes_out_of_every_dialect(tmp_path: Path, content: str | bytes, form: str) -> None:
     table = read_table(write(tmp_path, content))
@@ -163,6 +176,19 @@ def test_excel_sheets_are_chosen_and_named(tmp_path: Path) -> None:
         (b"PAR1 not a table", "a.parquet", "cannot be read as Parquet"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", "a.xls", "old Excel"),
         (gzip.compress(PLAIN.encode() * 99)[:-30], "a.csv.gz", "incomplete"),
+    ],
+    ids=[
+        "empty",
+        "blank",
+        "header-only",
+        "binary",
+        "one-column",
+        "long-line",
+        "open-quote",
+        "xlsx",
+        "parquet",
+        "xls",
+        "gzip",
     ],
 )
 def test_what_is_no_table_is_refused_in_words(tmp_path: Path, content: str | bytes, name: str, words: str) -> None:

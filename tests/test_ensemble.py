@@ -80,7 +80,7 @@ def test_curves_are_the_mapped_mean_of_members_trained_without_their_fold(
         own = member.predict_survival_function(prepared[left_out])
         np.testing.assert_allclose(alone.predict_survival_function(prepared[left_out]).values, own.values, atol=1e-4)
         out_of_fold[left_out] += own.evaluate(nodes) / 2
-    again = MapSequence([HorizonMap(), RankPreservingMap()]).fit(y, SurvivalCurves(nodes, out_of_fold))
+    again = MapSequence([HorizonMap(), RankPreservingMap()]).fit(y, SurvivalCurves(nodes, out_of_fold), X=X)
     np.testing.assert_allclose(
         again.transform(SurvivalCurves(nodes, mean)).evaluate(anywhere), curves.evaluate(anywhere), atol=1e-6
     )
@@ -105,7 +105,7 @@ def test_maps_help_calibration_and_leave_the_ranking(fitted: CalibratedEnsemble,
 def test_ensemble_comes_close_to_a_known_truth() -> None:
     X, y, _ = simulated(0, 2000)
     X_new, y_new, truth = simulated(1, 2000)
-    member = DCS(decoder_layers=0, max_epochs=15, learning_rate=0.01, lam=1.0, n_nodes=20)
+    member = DCS(decoder_layers=0, max_epochs=15, learning_rate=0.01, lam=1.0, n_nodes=20, criterion="ranked")
     settings: dict[str, Any] = {"estimator": member, "n_members": 3, "seeds_per_member": 1, "random_state": 0}
     raw = CalibratedEnsemble(**settings, maps=()).fit(X, y).predict_survival_function(X_new)
     ours = CalibratedEnsemble(**settings).fit(X, y).predict_survival_function(X_new)
@@ -204,7 +204,7 @@ def test_other_members_weights_and_scoring(metabric: Any, tmp_path: Path) -> Non
     )
     numbers = cox.preprocessor_.transform(X)
     assert plain.fit(numbers, y).predict(numbers[:5]).shape == (5,)
-    assert isinstance(CalibratedEnsemble()._template(), DCS)
+    assert isinstance(CalibratedEnsemble()._template(n_events=400), DCS)
 
 
 def test_a_damaged_description_is_refused(fitted: CalibratedEnsemble, tmp_path: Path) -> None:

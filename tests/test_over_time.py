@@ -34,7 +34,7 @@ def test_values_and_intervals_are_those_of_the_single_functions(own_weights):
 def test_default_times_are_each_metrics_own():
     y, curves = random_cohort(0, n=120)
     table = evaluate_over_time(y, curves)
-    assert list(table.columns) == ["metric", "time", "value"]
+    assert list(table.columns) == ["metric", "time", "value", "counted"]
     auc = cumulative_dynamic_auc(y, curves)
     np.testing.assert_array_equal(table[table["metric"] == "AUC"]["time"], auc.times)
     low, high = np.quantile(y["time"], [0.05, 0.95])

@@ -150,7 +150,7 @@ def expected(metabric):
     options = {"horizons": HORIZONS, "random_state": SEED}
     curves = {name: metabric[name].predict_survival_function(metabric["X"]) for name in ("model", "reference")}
     tables = {
-        name: metrics.evaluate(metabric["y"], c, metabric["y_train"], N_BOOTSTRAP, **options)
+        name: metrics.evaluate(metabric["y"], c, metabric["y_train"], N_BOOTSTRAP, X=metabric["X"], **options)
         for name, c in curves.items()
     }
     return curves, tables
@@ -182,7 +182,9 @@ def test_discrimination_is_that_of_the_metrics(report, page, expected, metabric)
             assert (by[metric, name]["lower"], by[metric, name]["upper"]) == (own["lower"], own["upper"])
             assert rows[metric][column] == printed(own)
     risk = -curves["model"].rmst()
-    uno = metrics.concordance_index_uno(metabric["y"], risk, y_train=metabric["y_train"], tau=HORIZONS[-1])
+    uno = metrics.concordance_index_uno(
+        metabric["y"], risk, y_train=metabric["y_train"], X=metabric["X"], tau=HORIZONS[-1]
+    )
     assert by["Uno’s C", NAME]["value"] == uno
     assert by["Uno’s C", NAME]["lower"] < uno < by["Uno’s C", NAME]["upper"]
     assert by["Harrell’s C", NAME]["value"] == metrics.concordance_index_harrell(metabric["y"], risk)
@@ -191,7 +193,11 @@ def test_discrimination_is_that_of_the_metrics(report, page, expected, metabric)
 def test_difference_to_the_reference_is_paired(report, expected, metabric):
     curves, _ = expected
     table = metrics.compare(
-        metabric["y"], {"r": curves["reference"], "m": curves["model"]}, metabric["y_train"], N_BOOTSTRAP,
+        metabric["y"],
+        {"r": curves["reference"], "m": curves["model"]},
+        metabric["y_train"],
+        N_BOOTSTRAP,
+        X=metabric["X"],
         metrics=["C-td"], random_state=SEED,
     )  # fmt: skip
     row = report.numbers["discrimination"]["difference"][0]
@@ -204,7 +210,9 @@ def test_calibration_at_the_horizons_is_that_of_the_metrics(report, page, expect
     rows = page.rows("horizon", "predicted risk", "observed risk")
     assert len(report.numbers["calibration"]["horizons"]) == 2
     for seen, t, text in zip(report.numbers["calibration"]["horizons"], HORIZONS, ("5 years", "10 years"), strict=True):
-        own = metrics.calibration_at_horizon(metabric["y"], curves["model"], t, y_train=metabric["y_train"])
+        own = metrics.calibration_at_horizon(
+            metabric["y"], curves["model"], t, y_train=metabric["y_train"], X=metabric["X"]
+        )
         for key in ("ici", "e50", "e90", "ratio", "expected_risk", "observed_risk"):
             assert seen[key] == getattr(own, key)
         ici, ratio = value_of(tables["model"], "ICI", t), value_of(tables["model"], "O/E", t)
@@ -239,10 +247,12 @@ def test_brier_score_against_kaplan_meier(report, expected, metabric):
     km = kaplan_meier(metabric["y_train"])
     same = dcsurv.SurvivalCurves(km.times, np.tile(km.values, (len(metabric["y"]), 1)), interpolation="step")
     assert by["Kaplan-Meier"]["value"] == metrics.integrated_brier_score(
-        metabric["y"], same, y_train=metabric["y_train"]
+        metabric["y"], same, y_train=metabric["y_train"], X=metabric["X"]
     )
     assert by[NAME]["gain"] == 1 - by[NAME]["value"] / by["Kaplan-Meier"]["value"]
-    _, score = metrics.brier_score(metabric["y"], curves["model"], HORIZONS, y_train=metabric["y_train"])
+    _, score = metrics.brier_score(
+        metabric["y"], curves["model"], HORIZONS, y_train=metabric["y_train"], X=metabric["X"]
+    )
     assert report.numbers["error"]["brier_at_horizons"][NAME] == score.tolist()
 
 
@@ -252,7 +262,9 @@ def test_decision_curves_are_net_benefit(report, expected, metabric):
     assert {row["horizon"] for row in rows} == set(HORIZONS)
     for row in rows:
         for name, model in ((NAME, "model"), ("CoxPH", "reference")):
-            own = metrics.net_benefit(metabric["y"], curves[model], row["horizon"], thresholds=[row["threshold"]])
+            own = metrics.net_benefit(
+                metabric["y"], curves[model], row["horizon"], thresholds=[row["threshold"]], X=metabric["X"]
+            )
             assert row["net_benefit"][name] == pytest.approx(own["net_benefit"][0])
         assert row["treat_all"] == pytest.approx(own["treat_all"][0])
 
@@ -266,7 +278,9 @@ def test_subgroups_are_evaluated_by_themselves(report, expected, metabric):
     assert (row["patients"], row["events"]) == (inside.sum(), metabric["y"]["event"][inside].sum())
     y, own = metabric["y"][inside], curves["model"][np.flatnonzero(inside)]
     assert row["c_td"] == metrics.concordance_index_td(y, own)
-    ratio = metrics.calibration_at_horizon(y, own, HORIZONS[1], y_train=metabric["y_train"]).ratio
+    followed = dcsurv.study_follow_up(metabric["X"], metabric["y"])
+    censoring = followed.take(np.flatnonzero(inside)) if followed.depends else "marginal"
+    ratio = metrics.calibration_at_horizon(y, own, HORIZONS[1], censoring=censoring).ratio
     assert row["ratio"] == pytest.approx(ratio)
     assert row["c_td_lower"] < row["c_td"] < row["c_td_upper"]
 
@@ -278,7 +292,7 @@ def test_importance_is_what_shuffling_costs(report, metabric):
 
     def auc(table):
         curves = metabric["model"].predict_survival_function(table)
-        return metrics.cumulative_dynamic_auc(y, curves, times=HORIZONS, y_train=metabric["y_train"]).auc
+        return metrics.cumulative_dynamic_auc(y, curves, times=HORIZONS, y_train=metabric["y_train"], X=X).auc
 
     drops = [auc(X) - auc(X.assign(age=X["age"].to_numpy()[order])) for order in orders]
     rows = [row for row in report.numbers["importance"]["importance"] if row["feature"] == "age"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dcsurv.calibration import CalibratedEnsemble, recalibrate
     from dcsurv.curves import SurvivalCurves
     from dcsurv.experiments.tuning import Tuned, tune
+    from dcsurv.follow_up import FollowUp, study_follow_up
     from dcsurv.grid import TimeGrid
     from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
     from dcsurv.persistence import load
@@ -26,6 +27,7 @@ __all__ = [
     "CoxPH",
     "CoxTime",
     "DeepSurv",
+    "FollowUp",
     "Kamran",
     "SurvivalCurves",
     "TimeGrid",
@@ -43,6 +45,7 @@ __all__ = [
     "models",
     "paper_settings",
     "recalibrate",
+    "study_follow_up",
     "train_test_indices",
     "tune",
     "write_report",
@@ -53,6 +56,7 @@ _ROOM_OF = {
     **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
+    **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),
     "SurvivalCurves": "curves",
     "TimeGrid": "grid",
     "load": "persistence",

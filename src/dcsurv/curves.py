@@ -46,6 +46,9 @@ class SurvivalCurves:
     transform
         An increasing map of survival probabilities, ``transform(survival, times) -> survival``, applied after
         interpolating; the two arguments broadcast against each other. It must keep 0 and 1 in [0, 1].
+    followed_to
+        Until when patients like each of these were followed, (n,); :meth:`plot` draws dashed what lies beyond. NaN, or
+        None for all: not known.
 
     Notes
     -----
@@ -59,6 +62,7 @@ class SurvivalCurves:
         *,
         interpolation: Interpolation = "linear",
         transform: Transform | None = None,
+        followed_to: npt.ArrayLike | None = None,
     ) -> None:
         if interpolation not in get_args(Interpolation):
             raise ValueError(
@@ -68,6 +72,7 @@ class SurvivalCurves:
         table = _check_values(values, len(self.times))
         self.interpolation: Interpolation = interpolation
         self.transform = transform
+        self.followed_to = _check_followed(followed_to, table.shape[1])
         if self.times[0] > 0:
             self._knots = np.concatenate([[0.0], self.times])
             table = np.concatenate([np.ones((1, table.shape[1]), dtype=table.dtype), table])
@@ -125,8 +130,10 @@ class SurvivalCurves:
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"curve {rows} was asked for, but there are {len(self)}.")
             one = int(rows) % len(self)
-            return SurvivalFunction(self._with_table(self._knots, self._table[:, one : one + 1]))
-        return self._with_table(self._knots, self._table[:, rows])
+            return SurvivalFunction(self[one : one + 1])
+        out = self._with_table(self._knots, self._table[:, rows])
+        out.followed_to = None if self.followed_to is None else self.followed_to[rows]
+        return out
 
     def __iter__(self) -> Iterator[SurvivalFunction]:
         return (self[i] for i in range(len(self)))
@@ -140,7 +147,12 @@ class SurvivalCurves:
     def project(self, times: npt.ArrayLike, *, interpolation: Interpolation | None = None) -> SurvivalCurves:
         """Return curves with other nodes, their values read from these; without a transform."""
         nodes = _check_times(times)
-        return SurvivalCurves(nodes, self.evaluate(nodes), interpolation=interpolation or self.interpolation)
+        return SurvivalCurves(
+            nodes,
+            self.evaluate(nodes),
+            interpolation=interpolation or self.interpolation,
+            followed_to=self.followed_to,
+        )
 
     def _with_table(self, knots: FloatArray, table: npt.NDArray[Any]) -> SurvivalCurves:
         """Build from values that were checked before."""
@@ -148,6 +160,7 @@ class SurvivalCurves:
         out.times = knots[-len(self.times) :] if knots is self._knots else knots
         out.interpolation = self.interpolation
         out.transform = self.transform
+        out.followed_to = self.followed_to
         out._knots = knots
         out._table = np.ascontiguousarray(table)
         out._log_table = None
@@ -299,7 +312,18 @@ class SurvivalCurves:
         table = np.minimum(self.evaluate_rows(later) / alive, 1.0)
         out = self._with_table(later - start, table)
         out.transform = None
+        out.followed_to = None if self.followed_to is None else np.maximum(self.followed_to - start, 0.0)
         return out
+
+    def _parts(self, row: int, end: float) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+        """Return times and survival of one curve up to a time, and from there on; empty if nothing lies beyond."""
+        if end >= self.times[-1]:
+            return (self._knots, self[[row]].evaluate(self._knots)[0]), (np.zeros(0), np.zeros(0))
+        before, after = (
+            np.union1d(some, end) for some in (self._knots[self._knots < end], self._knots[self._knots > end])
+        )
+        known, beyond = ((times, self[[row]].evaluate(times)[0]) for times in (before, after))
+        return known, beyond
 
     def plot(
         self,
@@ -309,7 +333,10 @@ class SurvivalCurves:
         labels: Sequence[str] | None = None,
         time_unit: str = "",
     ) -> Axes:
-        """Draw the curves of some patients (default: the first ten) and return the axes."""
+        """Draw the curves of some patients (default: the first ten) and return the axes.
+
+        What lies beyond the follow-up of patients like these is dashed.
+        """
         import matplotlib.pyplot as plt
 
         chosen = list(range(min(len(self), 10))) if rows is None else list(rows)
@@ -318,9 +345,13 @@ class SurvivalCurves:
         names = [f"patient {i}" for i in chosen] if labels is None else list(labels)
         if len(names) != len(chosen):
             raise ValueError(f"{len(names)} labels arrived for {len(chosen)} curves.")
-        for name, survival in zip(names, self[chosen].evaluate(self._knots), strict=True):
-            style = "steps-post" if self.interpolation == "step" else "default"
-            ax.plot(self._knots, survival, label=name, drawstyle=style)
+        style: Any = "steps-post" if self.interpolation == "step" else "default"
+        ends = np.full(len(self), np.inf) if self.followed_to is None else np.nan_to_num(self.followed_to, nan=np.inf)
+        for i, name in zip(chosen, names, strict=True):
+            known, beyond = self._parts(i, float(ends[i]))
+            (line,) = ax.plot(*known, label=name, drawstyle=style)
+            if len(beyond[0]):
+                ax.plot(*beyond, color=line.get_color(), linestyle=(0, (4, 3)), drawstyle=style)
         ax.set(xlabel=f"time ({time_unit})" if time_unit else "time", ylabel="probability of survival")
         ax.set_ylim(0, 1.02)
         ax.set_xlim(left=0)
@@ -429,6 +460,15 @@ def _check_values(values: npt.ArrayLike, n_times: int) -> npt.NDArray[Any]:
     if (rise.size and rise.max() > 0) or low < 0 or high > 1:
         table = np.minimum.accumulate(np.clip(table, 0, 1), axis=0)
     return table
+
+
+def _check_followed(followed_to: npt.ArrayLike | None, n: int) -> FloatArray | None:
+    if followed_to is None:
+        return None
+    out = np.asarray(followed_to, dtype=np.float64)
+    if out.shape != (n,):
+        raise ValueError(f"followed_to has shape {out.shape}, but one time per curve, ({n},), is expected.")
+    return out
 
 
 def _one_time(t: float) -> float:

@@ -114,6 +114,15 @@ class TimeGrid:
         """Return the 0-based index of the first node at or after each time; L for times beyond the grid."""
         return np.searchsorted(self.nodes, np.asarray(time, dtype=np.float64), side="left")
 
+    def passed(self, time: npt.ArrayLike) -> FloatArray:
+        """Return which share of its bucket lies before each time: 1 at a node, and beyond the grid."""
+        z = np.asarray(time, dtype=np.float64)
+        knots = np.concatenate([[0.0], self.nodes])
+        end = np.minimum(self.bucket(z), self.size - 1) + 1
+        width = knots[end] - knots[end - 1]
+        share = np.divide(z - knots[end - 1], width, out=np.ones_like(z), where=width > 0)
+        return np.clip(share, 0.0, 1.0)
+
 
 def _paper_nodes(time: FloatArray, spacing: Spacing, n_nodes: int) -> FloatArray:
     end = float(time.max()) + 1

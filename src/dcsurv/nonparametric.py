@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from dcsurv.target import FloatArray, check_sample_weight, unpack
 
+# Probability of being uncensored down to which weights by its inverse go: beyond, a few patients would stand for all.
+LOWEST_CENSORING = 0.05
+
 
 @dataclass(frozen=True)
 class StepFunction:

@@ -151,6 +151,11 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return out
 
+    def feature_of_each_column(self) -> list[str]:
+        """Return for every output column the name of the feature that it comes from."""
+        check_is_fitted(self)
+        return [rule.name for rule in self._rules for _ in rule.names_out()]
+
     def get_feature_names_out(self, input_features: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
         """Return the names of the output columns, such as ``age`` or ``stage_III``."""
         check_is_fitted(self)

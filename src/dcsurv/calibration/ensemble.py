@@ -27,6 +27,7 @@ _MAPS: dict[str, type[RankPreservingMap] | type[HorizonMap]] = {"rank": RankPres
 _MEMBERS: dict[str, type[SurvivalEstimator]] = {
     kind.__name__: kind for kind in (CoxPH, CoxTime, DCS, DRSA, DeepSurv, Kamran)
 }
+_LEAST_NODES, _MOST_NODES = 10, 40
 # Survival this close to 0 or 1 counts as this on the complementary log-log scale of the bands.
 _EDGE = 1e-12
 
@@ -40,14 +41,22 @@ class Band(NamedTuple):
     upper: FloatArray
 
 
-def default_member() -> DCS:
+def default_member(n_events: int | None = None) -> DCS:
     """Return what a calibrated ensemble is made of by default: a DCS without recurrent decoder, unfitted.
 
-    Its score is weighted against censoring, its features are spread over bins. Chosen on cohorts other than the three
+    Parameters
+    ----------
+    n_events
+        Events that it will be trained on: with less than 400 the grid gets a node for every ten of them, but at least
+        ten, because a hazard for each of forty intervals cannot be learnt from a few dozen events.
+
+    Notes
+    -----
+    Its features are spread over bins. Chosen on cohorts other than the three
     of the paper: ``docs/results/development``.
     """
     return DCS(
-        censoring_weights=True,
+        n_nodes=_MOST_NODES if n_events is None else int(np.clip(n_events // 10, _LEAST_NODES, _MOST_NODES)),
         feature_bins=8,
         encoder_layers=2,
         encoder_size=64,
@@ -118,7 +127,7 @@ class CalibratedEnsemble(SurvivalEstimator):
                 f"n_members is {self.n_members}, but there are {events} events among n_samples={len(y)} patients, "
                 "and every fold needs an event. Use fewer members."
             )
-        template = self._template()
+        template = self._template(events * (self.n_members - 1) // self.n_members)
         generator = as_random_state(self.random_state)
         n_seeds = self.seeds_per_member if hasattr(template, "random_state") else 1
         fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + self.n_members * n_seeds))
@@ -136,14 +145,14 @@ class CalibratedEnsemble(SurvivalEstimator):
             out_of_fold[left_out] += curves.evaluate(self.nodes_)
         out_of_fold /= n_seeds
         curves = SurvivalCurves(self.nodes_, out_of_fold, interpolation=self.interpolation_)
-        self.map_ = make_maps(self.maps).fit(y, curves, weight)
+        self.map_ = make_maps(self.maps).fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
         return {
             "member": type(template).__name__,
             "members": [member.training_summary_ for member in self.members_],
         }
 
-    def _template(self) -> SurvivalEstimator:
-        template = default_member() if self.estimator is None else clone(self.estimator)
+    def _template(self, n_events: int) -> SurvivalEstimator:
+        template = default_member(n_events) if self.estimator is None else clone(self.estimator)
         template.set_params(preprocess=None)
         return template
 
@@ -174,18 +183,26 @@ class CalibratedEnsemble(SurvivalEstimator):
         check_is_fitted(self)
         if times is not None:
             out = super().predict_survival_function(X, times)
-            return SurvivalCurves(out.times, out.values, interpolation=self.interpolation_)
+            return SurvivalCurves(out.times, out.values, interpolation=self.interpolation_, followed_to=out.followed_to)
         # Mapped in chunks, because a map may hold several copies; what rides along as a transform stays one.
         first: list[SurvivalCurves] = []
+        followed: list[FloatArray] = []
 
         def mapped(chunk: Features) -> FloatArray:
             curves = self._curves(chunk)
             first[:] = first or [curves[:1]]
+            followed.append(self._followed_to(chunk))
             return curves.with_transform(None).values
 
         values = self._in_chunks(X, mapped)
         times, transform = first[0].times, first[0].transform
-        return SurvivalCurves(times, values, interpolation=self.interpolation_, transform=transform)
+        return SurvivalCurves(
+            times,
+            values,
+            interpolation=self.interpolation_,
+            transform=transform,
+            followed_to=np.concatenate(followed),
+        )
 
     def predict_band(self, X: Any, times: npt.ArrayLike | None = None, *, level: float = 0.9) -> Band:
         r"""Predict survival with a band from the spread of the members.
@@ -291,7 +308,7 @@ class CalibratedEnsemble(SurvivalEstimator):
             member = _from_description(described)
             prefix = f"member{k}."
             own = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-            member.preprocessor_ = None
+            member.preprocessor_, member.follow_up_ = None, None
             member.training_summary_ = described["training"]
             member._restore(described, own)
             members.append(member)
@@ -329,7 +346,7 @@ def with_map(model: SurvivalEstimator, extra: RecalibrationMap) -> CalibratedEns
             delattr(member, name)
     out = CalibratedEnsemble(estimator=clone(model), preprocess=model.preprocess, time_unit=model.time_unit)
     out._check_parameters()
-    for name in ("preprocessor_", "n_features_in_", "feature_names_in_"):
+    for name in ("preprocessor_", "follow_up_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(out, name, getattr(model, name))
     out.training_summary_ = {**model.training_summary_, "member": type(model).__name__}
@@ -349,7 +366,7 @@ def _train_member(
 ) -> tuple[SurvivalEstimator, SurvivalCurves]:
     """Fit a member to all folds but one and predict that one."""
     with one_thread():
-        member.fit(X[train], y[train], None if weight is None else weight[train])
+        member.fit_member(X[train], y[train], None if weight is None else weight[train])
         if member.training_summary_.get("stopped_by") == "interrupt":
             raise KeyboardInterrupt  # a member cut short must not pass for a trained one
         return member, member.predict_survival_function(X[left_out])
@@ -378,7 +395,7 @@ def _from_description(described: Header) -> SurvivalEstimator:
     kind = described["kind"]
     if kind not in _MEMBERS:
         raise ValueError(f"a member of the unknown kind {kind!r}.")
-    model = _MEMBERS[kind](**described["parameters"])
+    model = _MEMBERS[kind](**_MEMBERS[kind]._known_parameters(described["parameters"]))
     model._check_parameters()
     return model
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcsurv.nonparametric import censoring_curve
-from dcsurv.target import BoolArray, FloatArray, make_outcome
+from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
+from dcsurv.target import BoolArray, FloatArray, IntArray, make_outcome
 
-# A patient seen where hardly anybody still is would outweigh all others: no weight above 1 / this.
-_LOWEST_CENSORING = 0.05
 # How much shift and slope are drawn to those of the neighbouring horizons.
 _SMOOTH_SHIFT, _SMOOTH_SLOPE = 1.0, 10.0
 _LOG_HAZARDS = (-30.0, 6.0)
@@ -17,16 +15,28 @@ _NEWTON_STEPS = 100
 _PIECES = 256
 
 
-def known_weights(time: FloatArray, event: BoolArray, horizons: FloatArray, weight: FloatArray) -> FloatArray:
+def known_weights(
+    time: FloatArray, event: BoolArray, horizons: FloatArray, weight: FloatArray, groups: IntArray | None = None
+) -> FloatArray:
     """Return inverse-probability weights of the patients whose state at each horizon is known, (m, n).
 
-    1/G(z-) for an event by the horizon, 1/G(t) for those observed longer, 0 for those censored before.
+    1/G(z-) for an event by the horizon, 1/G(t) for those observed longer, 0 for those censored before. With groups, G
+    is that of a patient's own, and a group of which less than 5 % could be followed so far has no weight; without, no
+    weight exceeds 20.
     """
-    g = censoring_curve(make_outcome(time, event), sample_weight=weight)
     scaled = weight / weight[weight > 0].mean()
-    case = np.where(event, scaled / np.maximum(g.before(time), _LOWEST_CENSORING), 0.0)
-    later = scaled / np.maximum(g(horizons), _LOWEST_CENSORING)[:, None]
-    return np.where(time <= horizons[:, None], case, later)
+    out = np.zeros((len(horizons), len(time)))
+    labels = np.zeros(len(time), dtype=np.int64) if groups is None else groups
+    for label in np.unique(labels[weight > 0]):
+        rows = labels == label
+        z, d, own = time[rows], event[rows], scaled[rows]
+        g = censoring_curve(make_outcome(z, d), sample_weight=weight[rows])
+        case = np.where(d, own / np.maximum(g.before(z), LOWEST_CENSORING), 0.0)
+        reached = g(horizons)[:, None]
+        later = own / np.maximum(reached, LOWEST_CENSORING)
+        counts = True if groups is None else reached >= LOWEST_CENSORING
+        out[:, rows] = np.where(z <= horizons[:, None], case, later) * counts
+    return out
 
 
 def fit_shift_and_tilt(

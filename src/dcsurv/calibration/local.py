@@ -10,9 +10,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps, with_map
+from dcsurv.curves import SurvivalCurves
+from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons
+from dcsurv.metrics._cohort import Cohort
+from dcsurv.metrics.calibration import IntegratedCalibration
+from dcsurv.metrics.censoring import CensoringModel, resolve_follow_up
 from dcsurv.models.base import SurvivalEstimator
-from dcsurv.nonparametric import kaplan_meier
 from dcsurv.target import FloatArray, check_outcome
 
 
@@ -31,8 +35,8 @@ class Recalibration:
     mean_change
         Mean over the local patients of |S'(t) - S(t)| at each horizon.
     ratio_before, ratio_after
-        Observed (Kaplan-Meier) over expected risk at each horizon; 1 is perfect. The one after is in-sample: the map
-        was fitted to these very patients.
+        Observed (Kaplan-Meier, within groups of alike follow-up) over expected risk at each horizon; 1 is perfect. The
+        one after is in-sample: the map was fitted to these very patients.
     """
 
     model: CalibratedEnsemble
@@ -80,16 +84,13 @@ def recalibrate(
     check_is_fitted(model)
     before = model.predict_survival_function(X_local)
     y = check_outcome(y_local, n_rows=len(before), min_events=1)
-    fitted = make_maps(maps).fit(y, before)
+    follow_up = resolve_follow_up("auto", X_local, y)
+    fitted = make_maps(maps).fit(y, before, censoring=follow_up or "marginal")
     moved = with_map(model, fitted)
     after = moved.predict_survival_function(X_local)
     horizons = default_horizons(y)
     survival, mapped = before.evaluate(horizons), after.evaluate(horizons)
-    observed = 1.0 - kaplan_meier(y)(horizons)
-    ratios = []
-    for values in (survival, mapped):
-        expected = (1.0 - values).mean(axis=0)
-        ratios.append(np.divide(observed, expected, out=np.full(len(horizons), np.inf), where=expected > 0))
+    ratios = [_ratios(y, curves, horizons, follow_up) for curves in (before, after)]
     return Recalibration(
         model=moved,
         patients=len(y),
@@ -99,3 +100,15 @@ def recalibrate(
         ratio_before=ratios[0],
         ratio_after=ratios[1],
     )
+
+
+def _ratios(y: Any, curves: SurvivalCurves, horizons: FloatArray, follow_up: FollowUp | None) -> FloatArray:
+    """Return observed over expected risk at each horizon; infinite where nothing was expected, NaN where unknown."""
+    cohort = Cohort(y)
+    model = CensoringModel(cohort, None, "before", follow_up)
+    weight = cohort.weights(None)
+    out = []
+    for t in horizons:
+        observed, expected = IntegratedCalibration(curves, float(t), model).shares(weight, model.estimate(weight))
+        out.append(observed[0] / expected[0] if expected[0] > 0 else np.where(np.isnan(expected[0]), np.nan, np.inf))
+    return np.array(out, dtype=np.float64)

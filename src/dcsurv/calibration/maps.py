@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dcsurv.calibration.horizon_fit import fit_shift_and_tilt, known_weights, refined
 from dcsurv.curves import SurvivalCurves, Transform, as_curves
+from dcsurv.metrics.censoring import Censoring, resolve_follow_up
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, make_outcome, unpack
 
@@ -32,7 +33,15 @@ class RecalibrationMap(ABC):
     """What maps have in common: fit, transform, a state of plain numbers, and the call ``(survival, times)``."""
 
     @abstractmethod
-    def fit(self, y: Any, curves: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        y: Any,
+        curves: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        X: Any | None = None,
+        censoring: Censoring = "auto",
+    ) -> Self:
         """Fit to curves predicted for patients that the model was not trained on.
 
         Parameters
@@ -43,6 +52,9 @@ class RecalibrationMap(ABC):
             Their curves: SurvivalCurves, ``(values, times)`` or a DataFrame with one row per patient.
         sample_weight
             One non-negative weight per patient.
+        X, censoring
+            Features of the patients, and whether the censoring weights follow them; see
+            :func:`dcsurv.metrics.brier_score`.
         """
 
     @abstractmethod
@@ -83,7 +95,8 @@ class RankPreservingMap(RecalibrationMap):
 
     Notes
     -----
-    Assumes that censoring is independent of the event given x. The points are kept in S, not 1 - S, so that
+    Assumes that censoring is independent of the event given x, and needs no weights: v is uniform whatever x is, so
+    that it does not depend on a censoring that x decides. The points are kept in S, not 1 - S, so that
     small survival probabilities keep all their digits.
     """
 
@@ -91,7 +104,15 @@ class RankPreservingMap(RecalibrationMap):
         self.prior = _check_prior(prior)
         self._set([0.0, 1.0], [0.0, 1.0], 1.0)
 
-    def fit(self, y: Any, curves: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        y: Any,
+        curves: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        X: Any | None = None,
+        censoring: Censoring = "auto",
+    ) -> Self:
         time, event = unpack(y, min_events=1)
         own = as_curves(curves, len(time)).at_own(time)
         weight = check_sample_weight(sample_weight, len(time))
@@ -163,7 +184,7 @@ class HorizonMap(RecalibrationMap):
     .. math:: H'(t | x) = e^{a(t)} H(t | x)^{b(t)}, \qquad b(t) > 0,
 
     fitted at up to twenty quantiles of the event times to "event by t", the patients whose state at t is known
-    weighed by the inverse probability of being known. With c(t) the mean of log H at t, the shift at the centre
+    weighted by the inverse probability of being known. With c(t) the mean of log H at t, the shift at the centre
     :math:`a(t) + (b(t) - 1) c(t)` and the slope b(t) are drawn to the identity (0 and 1), the more the smaller the
     cohort, and to their neighbours in time. Between the quantiles a and b run linearly, outside they are constant.
 
@@ -183,14 +204,23 @@ class HorizonMap(RecalibrationMap):
     between them are hardly distinguishable from the bent ones. So, unlike with the rank-preserving map, the order of
     two patients can change, where a curve is held and, by a hair, between nodes; at the nodes all others keep theirs.
 
-    Assumes that censoring is independent of event and x.
+    Assumes that censoring is independent of the event within the groups of alike follow-up, which are made from ``X``;
+    without ``X``, among all. Patients are left out at times that less than 5 % of their group could reach.
     """
 
     def __init__(self, *, prior: float = 50.0) -> None:
         self.prior = _check_prior(prior)
         self._set([1.0], [0.0], [1.0])
 
-    def fit(self, y: Any, curves: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        y: Any,
+        curves: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        X: Any | None = None,
+        censoring: Censoring = "auto",
+    ) -> Self:
         time, event = unpack(y, min_events=1)
         predicted = as_curves(curves, len(time))
         weight = check_sample_weight(sample_weight, len(time))
@@ -202,7 +232,8 @@ class HorizonMap(RecalibrationMap):
         horizons = np.unique(np.quantile(inside, levels))
         survival = np.clip(predicted.evaluate_rows(horizons), _EDGE, 1 - _EDGE)
         log_hazard = np.log(-np.log(survival))
-        known = known_weights(time, event, horizons, weight)
+        follow_up = resolve_follow_up(censoring, X, y)
+        known = known_weights(time, event, horizons, weight, None if follow_up is None else follow_up.groups)
         happened = (time <= horizons[:, None]) & event
         center = np.average(log_hazard, axis=1, weights=weight)
         shift, tilt = fit_shift_and_tilt(log_hazard, center, happened, known / len(horizons), self.prior)
@@ -260,10 +291,19 @@ class MapSequence(RecalibrationMap):
     def __init__(self, maps: Sequence[RecalibrationMap]) -> None:
         self.maps = tuple(maps)
 
-    def fit(self, y: Any, curves: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        y: Any,
+        curves: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        X: Any | None = None,
+        censoring: Censoring = "auto",
+    ) -> Self:
         predicted = as_curves(curves)
+        found: Censoring = resolve_follow_up(censoring, X, y) or "marginal"
         for one in self.maps:
-            predicted = one.fit(y, predicted, sample_weight).transform(predicted)
+            predicted = one.fit(y, predicted, sample_weight, censoring=found).transform(predicted)
         return self
 
     def transform(self, curves: Any) -> SurvivalCurves:

@@ -124,7 +124,8 @@ def fit(
     refuse(findings)
     require_features(cohort)
     grid_model = not (model or "").lower().endswith(("coxph", "deepsurv", "coxtime"))  # the others have no intervals
-    warned = [f for f in findings if f.severity == "warning" and (grid_model or f.code != "events-per-bucket")]
+    told = [f for f in findings if f.severity == "warning" or f.code == "follow-up-depends-on-features"]
+    warned = [f for f in told if grid_model or f.code != "events-per-bucket"]
     if warned:
         shell.show()
         show_findings(shell, warned)

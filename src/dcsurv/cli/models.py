@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from dcsurv.cli import options as o
@@ -42,6 +43,7 @@ def evaluate(
 ) -> None:
     """Measure a model on patients with known outcomes that it was not fitted to."""
     from dcsurv.cohort.evaluation import Evaluation, evaluate_curves
+    from dcsurv.follow_up import study_follow_up
     from dcsurv.persistence import load
 
     shell = Shell(as_json)
@@ -58,7 +60,13 @@ def evaluate(
         )
     chosen = horizons_for(card, horizons)
     table, notes = evaluate_curves(
-        cohort.y, fitted.predict_survival_function(cohort.features), None, chosen, n_bootstrap=bootstrap, seed=seed
+        cohort.y,
+        fitted.predict_survival_function(cohort.features),
+        None,
+        chosen,
+        follow_up=study_follow_up(cohort.features, cohort.y),
+        n_bootstrap=bootstrap,
+        seed=seed,
     )
     found = Evaluation(f"all patients of {data.name}", len(cohort), cohort.events, table, None, tuple(notes)).to_dict()
     title = f"{type(fitted).__name__} on {len(cohort):,} patients ({cohort.events:,} events) of {data.name}"
@@ -239,6 +247,10 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
         f"  unit       {card.unit or 'not given'}; predicts up to "
         f"{describe_time(float(fitted._nodes()[-1]), card.unit)}"
     )
+    if fitted.follow_up_ is not None and fitted.follow_up_.depends:
+        shell.say(f"  follow-up  {fitted.follow_up_.describe()}")
+        low, high = (describe_time(float(t), card.unit) for t in np.quantile(fitted.follow_up_.followed_until, [0, 1]))
+        shell.say(f"             Training patients were followed to {low} or {high}, depending on who they are.")
     shell.say(f"  horizons   {', '.join(horizon.label for horizon in card.horizons)}")
     shell.say(
         f"  versions   {', '.join(f'{name} {number}' for name, number in header['versions'].items())}; file format "
@@ -254,7 +266,18 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
         )
     if card.evaluation is not None:
         show_evaluation(shell, card, header["kind"])
-    kept = ("kind", "format", "parameters", "features", "training", "versions", "conventions", "time_unit", "card")
+    kept = [
+        "kind",
+        "format",
+        "parameters",
+        "features",
+        "training",
+        "versions",
+        "conventions",
+        "time_unit",
+        "follow_up",
+        "card",
+    ]
     shell.result({"model": str(model), **{name: header.get(name) for name in kept}})
 
 

@@ -53,7 +53,9 @@ def predict(
 
     Columns written: row (from 1), those of --keep, survival_T (with _lower and _upper if there are bands) and risk_T
     for each horizon T, median (empty where survival stays above one half) and mean_to_T, the mean time survived up to
-    the last horizon. Columns of the table are found by name; those that the model does not know are ignored.
+    the last horizon, and followed_to, until when training patients like this one were followed: what is predicted for
+    later was learnt from others. Columns of the table are found by name; those that the model does not know are
+    ignored.
     """
     from dcsurv.persistence import load
 
@@ -81,6 +83,12 @@ def predict(
             count(rows)
     for odd in predictor.odd.values():
         note(odd.describe())
+    far = [f"{label} ({count:,} of {predictor.rows:,})" for label, count in predictor.beyond.items() if count]
+    if far:
+        note(
+            f"For some patients a horizon lies beyond what patients like them were followed in training: "
+            f"{', '.join(far)}. There the model goes by patients with other features; followed_to says from when on."
+        )
     for text in form.notes:
         note(text)
     times = ", ".join(horizon.label for horizon in chosen)
@@ -93,6 +101,7 @@ def predict(
             "columns": predictor.names(),
             "kept": kept,
             "bands": predictor.bands,
+            "beyond_follow_up": predictor.beyond,
             "counted_as_missing": [
                 {"column": odd.column, "what": odd.what, "count": odd.count, "examples": list(odd.examples)}
                 for odd in predictor.odd.values()

@@ -38,6 +38,7 @@ def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Findi
     )  # fmt: skip
     found = [finding for check in checks for finding in check(cohort)]
     found += _follow_up(cohort, horizons)
+    found += _reach(cohort)
     return sorted(found, key=lambda finding: _ORDER[finding.severity])
 
 
@@ -190,3 +191,22 @@ def _follow_up(cohort: Cohort, horizons: Sequence[Horizon]) -> list[Finding]:
                 )
             )  # fmt: skip
     return found
+
+
+def _reach(cohort: Cohort) -> Iterator[Finding]:
+    """Name the features that decide how long a patient could be followed."""
+    from dcsurv.follow_up import study_follow_up  # brings scikit-learn, which no help text needs
+
+    if len(cohort) < 2 or (cohort.time < 0).any() or cohort.features.shape[1] == 0:
+        return
+    found = study_follow_up(cohort.features, cohort.y)
+    if found.depends:
+        low, high = (describe_time(float(t), cohort.unit) for t in np.quantile(found.followed_until, [0, 1]))
+        yield Finding(
+            "note", "follow-up-depends-on-features",
+            f"{found.describe()} Some patients could be followed to {low} only, others to {high}.",
+            "The default model allows for it, and evaluations weigh by it. DRSA, Kamran and DCS as published do not: "
+            "they predict that patients die who could not be followed so far. Predictions beyond such a time are "
+            "marked, in the column followed_to.",
+            tuple(one.feature for one in found.features[:3]), {"concordance": found.concordance},
+        )  # fmt: skip

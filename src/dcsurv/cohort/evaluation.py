@@ -16,8 +16,9 @@ from dcsurv.cohort.cohort import Cohort, last_usable_time
 from dcsurv.cohort.durations import Horizon
 from dcsurv.cohort.errors import CohortError
 from dcsurv.curves import SurvivalCurves
+from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.metrics import evaluate
-from dcsurv.metrics.evaluation import OVERALL
+from dcsurv.metrics.evaluation import OVERALL, WEIGHTED
 from dcsurv.models import CoxPH
 from dcsurv.models.base import SurvivalEstimator
 from dcsurv.target import IntArray, fold_indices, train_test_indices
@@ -26,7 +27,7 @@ from dcsurv.target import IntArray, fold_indices, train_test_indices
 MIN_TEST_EVENTS = 5
 TEST_SHARE = 0.2
 _NOT_MEASURED = "Nothing is measured"
-_COLUMNS = ("metric", "horizon", "value", "sd", "lower", "upper", "convention")
+_COLUMNS = ("metric", "horizon", "value", "sd", "lower", "upper", "counted", "convention")
 
 Progress = Callable[[str], None]
 
@@ -78,9 +79,16 @@ class HeldOut:
 
 
 def evaluate_curves(
-    y: Any, curves: SurvivalCurves, y_train: Any | None, horizons: Sequence[Horizon], *, n_bootstrap: int, seed: int = 0
+    y: Any,
+    curves: SurvivalCurves,
+    y_train: Any | None,
+    horizons: Sequence[Horizon],
+    *,
+    follow_up: FollowUp,
+    n_bootstrap: int,
+    seed: int = 0,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the metrics of curves, and words about those that these patients do not allow."""
+    """Return the metrics of curves, and words about weights and about what these patients do not allow."""
     events = int(y["event"].sum())
     if events < MIN_TEST_EVENTS:
         raise CohortError(
@@ -103,12 +111,24 @@ def evaluate_curves(
             curves,
             y_train,
             n_bootstrap,
+            censoring=follow_up if follow_up.depends else "marginal",
             horizons=usable or None,
             metrics=None if usable else OVERALL,
             random_state=seed,
         )
+    if follow_up.depends:
+        notes.append(_weights_follow(follow_up, table))
     said = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
     return table, [*notes, *said]
+
+
+def _weights_follow(follow_up: FollowUp, table: pd.DataFrame) -> str:
+    shares = table.loc[table["metric"].isin(WEIGHTED), "counted"]
+    return (
+        f"{follow_up.describe()} So the weights of {', '.join(WEIGHTED)} follow the features, and patients count at "
+        f"times that others like them could reach ({shares.min():.0%} to {shares.max():.0%} of the patients). With one "
+        "curve of censoring for all, these numbers favour models that predict death where nobody is followed."
+    )
 
 
 def hold_out(
@@ -203,7 +223,10 @@ def _measure(
         # A level of a category that only test patients have counts as missing; that is part of what is measured.
         warnings.filterwarnings("ignore", message="levels that were not there in fit")
         curves = model.predict_survival_function(cohort.features.iloc[test])
-    return evaluate_curves(cohort.y[test], curves, cohort.y[train], horizons, n_bootstrap=n_bootstrap, seed=seed)
+    follow_up = study_follow_up(cohort.features.iloc[test], cohort.y[test])
+    return evaluate_curves(
+        cohort.y[test], curves, cohort.y[train], horizons, follow_up=follow_up, n_bootstrap=n_bootstrap, seed=seed
+    )
 
 
 def _require_events(cohort: Cohort, test: IntArray) -> None:
@@ -219,7 +242,9 @@ def _mean(tables: list[pd.DataFrame]) -> pd.DataFrame:
     whole = pd.concat(tables)
     grouped = whole.groupby(["metric", "horizon"], dropna=False, sort=False)
     out = grouped["value"].agg(value="mean", sd="std").reset_index()
-    return out.merge(whole[["metric", "convention"]].drop_duplicates(), on="metric")
+    out["counted"] = grouped["counted"].mean().to_numpy()
+    # The folds may differ in what their weights follow; the notes say so.
+    return out.merge(whole[["metric", "convention"]].drop_duplicates("metric"), on="metric")
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

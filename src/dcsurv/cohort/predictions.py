@@ -33,7 +33,7 @@ _DECIMALS = 6
 
 @dataclass
 class Predictor:
-    """A model that predicts tables: survival and risk at horizons, median, restricted mean and bands.
+    """A model that predicts tables: survival and risk at horizons, median, restricted mean, bands and reach.
 
     Attributes
     ----------
@@ -43,6 +43,8 @@ class Predictor:
         Level of the bands around survival, or None for none.
     rows, odd
         Patients predicted so far, and values that had to be taken for missing.
+    beyond
+        Of these patients, for how many each horizon lies beyond what training patients like them were followed.
     """
 
     model: SurvivalEstimator
@@ -52,6 +54,7 @@ class Predictor:
     bands: float | None = None
     rows: int = 0
     odd: dict[tuple[str, str], Odd] = field(default_factory=dict)
+    beyond: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._levels = levels_of(self.model)
@@ -64,7 +67,7 @@ class Predictor:
             name = f"survival_{horizon.label}"
             names += [name] if self.bands is None else [name, f"{name}_lower", f"{name}_upper"]
         names += [f"risk_{horizon.label}" for horizon in self.horizons]
-        return [*names, "median", f"mean_to_{self.horizons[-1].label}"]
+        return [*names, "median", f"mean_to_{self.horizons[-1].label}", "followed_to"]
 
     def chunks(self, form: TableFormat) -> Iterator[pd.DataFrame]:
         """Yield the predictions of a file, in its order."""
@@ -103,6 +106,11 @@ class Predictor:
         out["median"] = curves.median()
         last = self.horizons[-1]
         out[f"mean_to_{last.label}"] = _restricted_mean(curves, last.time)
+        until = curves.followed_to
+        assert until is not None  # predicted by a model
+        out["followed_to"] = until
+        for horizon in self.horizons:
+            self.beyond[horizon.label] = self.beyond.get(horizon.label, 0) + int((until < horizon.time).sum())
         self.rows += len(frame)
         return pd.DataFrame(out).round(dict.fromkeys(self.names(), _DECIMALS))
 

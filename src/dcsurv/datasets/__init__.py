@@ -1,15 +1,18 @@
-"""Three public cohorts, embedded, with their provenance: SUPPORT, METABRIC and FLCHAIN."""
+"""Three public cohorts, embedded, with their provenance: SUPPORT, METABRIC and FLCHAIN; and simulated ones."""
 
 from dcsurv.datasets.descriptions import NAMES, Column, Description, describe
 from dcsurv.datasets.loaders import load, load_flchain, load_metabric, load_support
+from dcsurv.datasets.simulated import SimulatedCohort, simulate
 
 __all__ = [
     "NAMES",
     "Column",
     "Description",
+    "SimulatedCohort",
     "describe",
     "load",
     "load_flchain",
     "load_metabric",
     "load_support",
+    "simulate",
 ]

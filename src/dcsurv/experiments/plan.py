@@ -29,7 +29,7 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
 # The row of this library: the cross-fitted, recalibrated ensemble as users get it, the same on every dataset.
 CALIBRATED: Final = "calibrated DCS"
 # Rows written under another number are not read as results.
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 class PlanError(ValueError):

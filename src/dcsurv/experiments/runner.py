@@ -24,6 +24,7 @@ from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.plan import Plan, PlanError, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
 from dcsurv.metrics import evaluate
+from dcsurv.metrics.evaluation import WEIGHTED
 from dcsurv.target import train_test_indices
 from dcsurv.training import one_thread
 
@@ -48,7 +49,8 @@ class Results:
     ----------
     rows
         One row per finished task: dataset, model, split, seed, and for every metric ``C-td``, ``C-td mean``,
-        ``C-td sd``, ... in the default convention and ``paper C-td``, ... in the paper's.
+        ``C-td sd``, ... in the default convention, ``marginal IBS``, ... with one censoring curve for all, and ``paper
+        C-td``, ... in the paper's.
     failures
         One row per task that failed, with its cause.
     """
@@ -142,16 +144,12 @@ def _execute(task: Task) -> tuple[Row, SurvivalCurves]:
     curves = model.predict_survival_function(X.iloc[test])
     predicted = time.perf_counter()
     curves = compact(curves)
-    tables = {
-        "default": evaluate(y[test], curves, y[train], task.n_bootstrap),
-        "paper": evaluate(y[test], curves, y[train], _PAPER_BOOTSTRAPS, convention="paper"),
-    }
     row = {
         "dataset": task.dataset,
         "model": task.model,
         "split": task.split,
         "seed": task.seed,
-        "metrics": {name: _records(table) for name, table in tables.items()},
+        "metrics": scores(curves, X.iloc[test], y[test], y[train], task.n_bootstrap),
         "n_bootstrap": {"default": task.n_bootstrap, "paper": _PAPER_BOOTSTRAPS},
         "fit_seconds": fitted - begin,
         "predict_seconds": predicted - fitted,
@@ -163,6 +161,20 @@ def _execute(task: Task) -> tuple[Row, SurvivalCurves]:
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
     }
     return row, curves
+
+
+def scores(curves: SurvivalCurves, X: pd.DataFrame, y: Any, y_train: Any, n_bootstrap: int) -> dict[str, list[Row]]:
+    """Return the metrics of a row in three conventions.
+
+    With censoring weights that follow the features where these predict censoring, with one censoring curve for all (no
+    resampling), and in the paper's convention.
+    """
+    tables = {
+        "default": evaluate(y, curves, y_train, n_bootstrap, X=X),
+        "marginal": evaluate(y, curves, y_train, censoring="marginal", metrics=WEIGHTED),
+        "paper": evaluate(y, curves, y_train, _PAPER_BOOTSTRAPS, convention="paper"),
+    }
+    return {name: _records(table) for name, table in tables.items()}
 
 
 def _fingerprint(X: pd.DataFrame, y: Any, train: Any, test: Any) -> str:
@@ -183,7 +195,7 @@ def _flat(row: Row) -> Row:
     """Spread a stored row over columns."""
     out: Row = {name: row[name] for name in ("dataset", "model", "split", "seed", "fit_seconds", "predict_seconds")}
     out["epochs"] = row["training"].get("epochs")
-    for convention, prefix in (("default", ""), ("paper", "paper ")):
+    for convention, prefix in (("default", ""), ("marginal", "marginal "), ("paper", "paper ")):
         number: dict[str, int] = {}
         for record in row["metrics"][convention]:
             name = prefix + record["metric"]

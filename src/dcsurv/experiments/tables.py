@@ -23,6 +23,8 @@ PRINTED: Final = {
     "DDC": ("ddc", "V", False),
 }
 METRICS: Final = ("C-td", "CDAUC", "IBS", "DDC", "ICI@Q1", "ICI@Q2", "ICI@Q3")
+# With one censoring curve for all, for those who compare with figures of others.
+MARGINAL: Final = ("marginal CDAUC", "marginal IBS")
 _TEST_SHARE = 0.2
 
 

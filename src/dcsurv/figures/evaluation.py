@@ -285,6 +285,7 @@ def patient_curves(
     *,
     lower: FloatArray | None = None,
     upper: FloatArray | None = None,
+    followed_to: FloatArray | None = None,
     unit: str | None = None,
     step: bool = False,
 ) -> Figure:
@@ -294,18 +295,30 @@ def patient_curves(
     ----------
     times, survival, lower, upper
         (T,) and (n, T).
+    followed_to
+        Until when patients like these were followed, (n,); what lies beyond is dashed.
     """
     figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT + 0.2)
     ax = figure.subplots()
     t = np.append(0.0, times)
     style: Any = "steps-post" if step else "default"
+    dashed = False
     for k, (label, color) in enumerate(zip(labels, PALETTE, strict=False)):
         if lower is not None and upper is not None:
             low, high = np.append(1.0, lower[k]), np.append(1.0, upper[k])
             ax.fill_between(t, low, high, color=color, alpha=0.18, linewidth=0, step="post" if step else None)
-        ax.plot(t, np.append(1.0, survival[k]), color=color, drawstyle=style, label=plain(label, 40))
+        whole = np.append(1.0, survival[k])
+        known = t <= (np.inf if followed_to is None or np.isnan(followed_to[k]) else followed_to[k])
+        ax.plot(t[known], whole[known], color=color, drawstyle=style, label=plain(label, 40))
+        if not known.all():
+            first = max(int(known.sum()) - 1, 0)  # joined to the last known point
+            ax.plot(t[first:], whole[first:], color=color, drawstyle=style, linestyle=DASHED, linewidth=1.0)
+            dashed = True
     ax.set(xlim=(0, times[-1]), ylim=(0, 1.02), xlabel=time_label(unit), ylabel="probability of survival")
-    figure.legend(loc="outside upper left", ncols=2)
+    handles, _ = ax.get_legend_handles_labels()
+    if dashed:
+        handles.append(mark("beyond the follow-up of such patients", color=GREY, linestyle=DASHED))
+    figure.legend(handles=handles, loc="outside upper left", ncols=2)
     return figure
 
 

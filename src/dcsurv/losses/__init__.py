@@ -3,19 +3,22 @@
 from dcsurv.losses.calibrated import (
     calibrated_ranking,
     censoring_node_weight,
+    likelihood_ranking,
     ranked_probability_score,
     ranking_kernel,
     survival_from_logits,
 )
 from dcsurv.losses.cox import case_control, cox_partial_likelihood
-from dcsurv.losses.discrete import drsa
+from dcsurv.losses.discrete import discrete_likelihood, drsa
 
 __all__ = [
     "calibrated_ranking",
     "case_control",
     "censoring_node_weight",
     "cox_partial_likelihood",
+    "discrete_likelihood",
     "drsa",
+    "likelihood_ranking",
     "ranked_probability_score",
     "ranking_kernel",
     "survival_from_logits",

@@ -1,10 +1,16 @@
-"""The loss of DCS and Kamran: a ranked probability score for calibration, a kernel over pairs for ranking."""
+"""The losses of DCS and Kamran: a score for calibration, a kernel over pairs for ranking."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from dcsurv.losses.discrete import discrete_likelihood
+
+# A patient's log-likelihood is some times as large as the mean of the squared errors over the nodes. This share of it
+# keeps the meaning of the kernel's weight λ about the same with either score.
+LIKELIHOOD_SHARE = 0.2
 
 
 def survival_from_logits(logits: Tensor) -> Tensor:
@@ -156,3 +162,36 @@ def calibrated_ranking(
         return score.sum() + lam * kernel
     n = survival.shape[0] if sample_weight is None else sample_weight.sum().clamp_min(1e-12)
     return score.sum() / (n * survival.shape[1]) + lam * kernel / torch.where(n_pairs > 0, n_pairs, 1.0)
+
+
+def likelihood_ranking(
+    logits: Tensor,
+    bucket: Tensor,
+    event: Tensor,
+    passed: Tensor,
+    *,
+    lam: float,
+    sigma: float,
+    event_censored_pairs: bool = True,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    r"""Loss of DCS with a score that is proper given the features: likelihood / 5 + λ kernel, means over the batch.
+
+    For ``logits``, ``bucket``, ``event`` and ``passed`` see :func:`discrete_likelihood`, for the others
+    :func:`calibrated_ranking`. The kernel compares patients at risk at the same time, so that it, too, asks of nobody
+    what the follow-up could not show.
+    """
+    log_survival = functional.logsigmoid(-logits).cumsum(1)
+    score = discrete_likelihood(logits, bucket, event, passed, log_survival)
+    n: Tensor | int = len(score)
+    if sample_weight is not None:
+        score, n = score * sample_weight, sample_weight.sum().clamp_min(1e-12)
+    kernel, n_pairs = ranking_kernel(
+        log_survival.exp(),
+        bucket,
+        event,
+        sigma=sigma,
+        event_censored_pairs=event_censored_pairs,
+        sample_weight=sample_weight,
+    )
+    return LIKELIHOOD_SHARE * score.sum() / n + lam * kernel / torch.where(n_pairs > 0, n_pairs, 1.0)

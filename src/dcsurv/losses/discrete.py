@@ -1,4 +1,4 @@
-"""The likelihood of discrete hazards (DRSA)."""
+"""Likelihoods of discrete hazards: the censored likelihood itself, and the loss of DRSA."""
 
 from __future__ import annotations
 
@@ -7,6 +7,55 @@ import math
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+# The logarithm of a share that is left of an interval, where nothing is.
+_LOG_NOTHING = -60.0
+
+
+def discrete_likelihood(
+    logits: Tensor, bucket: Tensor, event: Tensor, passed: Tensor, log_survival: Tensor | None = None
+) -> Tensor:
+    r"""Negative log-likelihood of each patient under curves that run linearly between the nodes.
+
+    With the hazards :math:`h_l = \mathrm{sigmoid}(a_l)` and :math:`S_l = \prod_{j \le l} (1 - h_j)`,
+
+    .. math:: -\log S_{l_i - 1} - d_i \log h_{l_i} - (1 - d_i) \log (1 - f_i h_{l_i})
+
+    Patients count only in the intervals in which they were at risk, and those who were censored inside an interval for
+    the share f of it that they were seen in. So the hazards are right whenever censoring is independent of the event
+    *given the features*, however the features decide how long a patient could be followed.
+
+    Parameters
+    ----------
+    logits
+        a, shape (n, L).
+    bucket
+        0-based index of the first node at or after the observed time; L beyond the grid, which says only that the
+        patient outlived the grid, event or not. Shape (n,).
+    event
+        Event indicators, shape (n,).
+    passed
+        f, the share of the last interval that lies before the observed time, 1 at the node. Shape (n,).
+    log_survival
+        The logarithm of S, shape (n, L), if it is there already.
+
+    Returns
+    -------
+    One value per patient, shape (n,).
+    """
+    n_nodes = logits.shape[1]
+    if log_survival is None:
+        log_survival = functional.logsigmoid(-logits).cumsum(1)
+    inside = bucket < n_nodes
+    before = log_survival.gather(1, (bucket - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+    before = torch.where(bucket > 0, before, 0.0)
+    own = logits.gather(1, bucket.clamp(max=n_nodes - 1).unsqueeze(1)).squeeze(1)
+    # log(1 - f h) = log(1 + (1 - f) e^a) - log(1 + e^a); at f = 1 the first term is to vanish, not to be log 0.
+    left = torch.log1p(-passed).clamp_min(_LOG_NOTHING)
+    within = torch.where(
+        event.bool(), functional.logsigmoid(own), functional.softplus(own + left) - functional.softplus(own)
+    )
+    return -before - torch.where(inside, within, 0.0)
 
 
 def drsa(logits: Tensor, bucket: Tensor, event: Tensor, *, alpha: float, sample_weight: Tensor | None = None) -> Tensor:

@@ -10,16 +10,14 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import (
+from dcsurv.metrics._cohort import Cohort, check_times, check_tolerance, counted, node_after, paper_nodes
+from dcsurv.metrics.censoring import (
+    Censoring,
+    CensoringEstimate,
     CensoringModel,
     CensoringWeights,
-    Cohort,
-    check_times,
-    check_tolerance,
-    counted,
     keep_usable,
-    node_after,
-    paper_nodes,
+    resolve_follow_up,
 )
 from dcsurv.target import FloatArray, IntArray
 
@@ -64,14 +62,15 @@ class CumulativeDynamicAuc:
             count = ranked_column(row, np.argsort(row), tied_tol, until, cohort.event, patient, chain, kind)
             self.columns.append((patient[:count], chain[:count], kind[:count]))
 
-    def over_time(self, weight: FloatArray, curve: FloatArray | None = None) -> FloatArray:
+    def over_time(self, weight: FloatArray, estimate: CensoringEstimate | None = None) -> FloatArray:
         """Return AUC(t) under each weighting, (B, m); NaN where one has no case or no control."""
         from dcsurv.metrics._kernels import roc_area
 
-        case_weight = self.censoring.case_weights(weight, curve)
+        estimate = estimate or self.censoring.estimate(weight)
         out = np.empty((len(self.times), len(weight)))
-        for (order, chain, kind), row in zip(self.columns, out, strict=True):
-            roc_area(order, chain, kind, weight, case_weight, row)
+        for t, (order, chain, kind), row in zip(self.times, self.columns, out, strict=True):
+            case_weight, control_weight = estimate.at(t)
+            roc_area(order, chain, kind, control_weight, case_weight, row)
         return out.T
 
     def mean(self, weight: FloatArray, auc: FloatArray) -> FloatArray:
@@ -99,6 +98,8 @@ def cumulative_dynamic_auc(
     *,
     times: npt.ArrayLike | None = None,
     y_train: Any | None = None,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     tied_tol: float | None = None,
     censoring_weights: CensoringWeights | None = None,
     sample_weight: npt.ArrayLike | None = None,
@@ -106,7 +107,8 @@ def cumulative_dynamic_auc(
 ) -> AucResult:
     """Return the cumulative-dynamic AUC(t) and its average over time (CDAUC).
 
-    AUC(t) = P( S(t | x_i) < S(t | x_j)  |  z_i <= t, d_i = 1, z_j > t ), cases weighed by 1/G(z_i).
+    AUC(t) = P( S(t | x_i) < S(t | x_j)  |  z_i <= t, d_i = 1, z_j > t ), cases weighted by 1/G(z_i), and controls by
+    1/G(t) where G depends on the patient.
     The summary is the integral of AUC(t) dS(t) / (S(first) - S(last)) over the Kaplan-Meier curve S of ``y``.
 
     Parameters
@@ -115,7 +117,9 @@ def cumulative_dynamic_auc(
         Where to compute it; default: fifty equal steps from the first to the last event in ``y``.
     y_train
         Outcome from which the censoring curve G is estimated; default: ``y`` itself. In the ``paper`` convention G
-        always comes from ``y``, and ``y_train`` gives the times that curves are projected on.
+        always comes from ``y``, one for all, and ``y_train`` gives the times that curves are projected on.
+    X, censoring
+        See :func:`brier_score`.
     tied_tol
         Neighbouring survival values that differ by at most this are tied, and ties chain: 1e-8, paper 1e-3.
     censoring_weights
@@ -131,15 +135,17 @@ def cumulative_dynamic_auc(
     ----------
     H. Uno et al.: Evaluating prediction rules for t-year survivors with censored regression models. JASA 102 (2007).
     """
-    y, predicted, counts = counted(y, curves, sample_weight)
-    cohort = Cohort(y)
     nodes = paper_nodes(convention, y_train)
     paper = nodes is not None
+    follow_up = None if paper else resolve_follow_up(censoring, X, y, sample_weight)
+    y, predicted, counts = counted(y, curves, sample_weight)
+    cohort = Cohort(y)
     if tied_tol is not None:
         check_tolerance(tied_tol)
     else:
         tied_tol = PAPER_TOLERANCE if paper else DEFAULT_TOLERANCE
-    model = CensoringModel(cohort, None if paper else y_train, censoring_weights or ("at" if paper else "before"))
+    weights: CensoringWeights = censoring_weights or ("at" if paper else "before")
+    model = CensoringModel(cohort, None if paper else y_train, weights, follow_up)
     asked = default_times(cohort) if times is None else check_times(times)
     asked = keep_usable(asked, model, what="AUC")
     weight = cohort.weights(counts)

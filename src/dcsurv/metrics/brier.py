@@ -1,4 +1,4 @@
-"""The Brier score: the squared error of S(t), weighed so that censoring does not bias it."""
+"""The Brier score: the squared error of S(t), weighted so that censoring does not bias it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.metrics._cohort import CensoringModel, CensoringWeights, Cohort, check_times, counted, keep_usable
+from dcsurv.metrics._cohort import Cohort, check_times, counted
+from dcsurv.metrics.censoring import (
+    Censoring,
+    CensoringEstimate,
+    CensoringModel,
+    CensoringWeights,
+    keep_usable,
+    resolve_follow_up,
+)
 from dcsurv.target import FloatArray
 
 _N_TIMES = 100
@@ -26,19 +34,25 @@ class Brier:
         self.case_loss = np.where(gone & cohort.event[:, None], survival**2, 0.0)
         self.control_loss = np.where(gone, 0.0, (1 - survival) ** 2)
 
-    def over_time(self, weight: FloatArray, curve: FloatArray | None = None) -> FloatArray:
+    def over_time(self, weight: FloatArray, estimate: CensoringEstimate | None = None) -> FloatArray:
         """Return the score at each time under each weighting, (B, m); NaN where nobody is left under observation."""
-        if self.censoring.train is not None:
-            later = np.broadcast_to(self.censoring.train(self.times), (len(weight), len(self.times)))
-        else:
-            curve = self.censoring.curve(weight) if curve is None else curve
-            later = self.cohort.read(curve, self.times)
-        known = (later > 0) & (weight @ self.alive > 0)
-        score = weight @ self.control_loss
-        np.divide(score, later, out=score, where=known)
-        score += self.censoring.case_weights(weight, curve) @ self.case_loss
-        score /= weight.sum(axis=1, keepdims=True)
-        score[~known] = np.nan
+        model = self.censoring
+        estimate = estimate or model.estimate(weight)
+        score, total = np.zeros((len(weight), len(self.times))), np.zeros((len(weight), len(self.times)))
+        watched = np.zeros(score.shape, dtype=bool)
+        case = estimate.case_weights()
+        for k, (rows, counts) in enumerate(zip(model.groups, model.counts(self.times), strict=True)):
+            some = weight[:, rows]
+            later = estimate.later(k, self.times)
+            known = (later > 0) & counts
+            part = some @ self.control_loss[rows]
+            np.divide(part, later, out=part, where=known)
+            part += case[:, rows] @ self.case_loss[rows]
+            score += np.where(known, part, 0.0)
+            total += known * some.sum(axis=1, keepdims=True)
+            watched |= known & (some @ self.alive[rows] > 0)
+        np.divide(score, total, out=score, where=watched)
+        score[~watched] = np.nan
         return score
 
     def integrated(self, score: FloatArray) -> FloatArray:
@@ -66,6 +80,8 @@ def brier_score(
     times: npt.ArrayLike,
     *,
     y_train: Any | None = None,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     censoring_weights: CensoringWeights = "before",
     sample_weight: npt.ArrayLike | None = None,
 ) -> tuple[FloatArray, FloatArray]:
@@ -76,7 +92,13 @@ def brier_score(
     Parameters
     ----------
     y_train
-        Outcome from which the censoring curve G is estimated; default: ``y`` itself.
+        Outcome from which one censoring curve G for all is estimated; default: ``y`` itself.
+    X
+        Features of the patients, of which G may depend.
+    censoring
+        ``"marginal"``: one G for all. ``"by-features"``: G(t | x), estimated on these patients in groups of alike
+        follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead); patients count at times that at
+        least 5 % of their group could reach. ``"auto"``: by features if ``X`` is there and predicts censoring.
     censoring_weights
         ``"before"`` takes G(z-) for events, as Graf et al. define it; ``"at"`` takes G(z) and equals
         scikit-survival's ``brier_score``.
@@ -90,7 +112,7 @@ def brier_score(
     E. Graf et al.: Assessment and comparison of prognostic classification schemes for survival data.
     Statistics in Medicine 18 (1999).
     """
-    prepared, weight = _prepare(y, curves, check_times(times), y_train, censoring_weights, sample_weight)
+    prepared, weight = _prepare(y, curves, check_times(times), y_train, X, censoring, censoring_weights, sample_weight)
     return prepared.times, prepared.over_time(weight)[0]
 
 
@@ -100,6 +122,8 @@ def integrated_brier_score(
     *,
     times: npt.ArrayLike | None = None,
     y_train: Any | None = None,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     censoring_weights: CensoringWeights = "before",
     sample_weight: npt.ArrayLike | None = None,
 ) -> float:
@@ -109,7 +133,7 @@ def integrated_brier_score(
     other parameters see :func:`brier_score`.
     """
     asked = None if times is None else check_times(times)
-    prepared, weight = _prepare(y, curves, asked, y_train, censoring_weights, sample_weight)
+    prepared, weight = _prepare(y, curves, asked, y_train, X, censoring, censoring_weights, sample_weight)
     return float(prepared.integrated(prepared.over_time(weight))[0])
 
 
@@ -118,11 +142,14 @@ def _prepare(
     curves: Any,
     times: FloatArray | None,
     y_train: Any | None,
+    X: Any | None,
+    censoring: Censoring,
     censoring_weights: CensoringWeights,
     sample_weight: npt.ArrayLike | None,
 ) -> tuple[Brier, FloatArray]:
+    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y)
-    model = CensoringModel(cohort, y_train, censoring_weights)
+    model = CensoringModel(cohort, y_train, censoring_weights, follow_up)
     asked = keep_usable(default_times(cohort) if times is None else times, model, what="Brier score", needs_cases=False)
     return Brier(predicted, asked, model), cohort.weights(counts)

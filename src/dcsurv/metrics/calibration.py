@@ -15,7 +15,8 @@ from scipy.stats import chi2
 
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import CensoringModel, Cohort, counted, keep_usable, node_after, paper_nodes
+from dcsurv.metrics._cohort import Cohort, counted, node_after, paper_nodes
+from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
 from dcsurv.nonparametric import censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, unpack
 
@@ -58,7 +59,7 @@ class HorizonCalibration:
     ici, e50, e90
         Mean, median and 90th percentile over patients of |observed - predicted|.
     expected_risk, observed_risk
-        Mean predicted risk and Kaplan-Meier risk of the cohort.
+        Mean predicted risk and Kaplan-Meier risk of the patients who count.
     ratio
         observed_risk / expected_risk.
     """
@@ -184,25 +185,33 @@ class IntegratedCalibration:
         self.basis = _spline_basis(self.risk)
         self.gone = cohort.time <= horizon
 
-    def outcome_weights(self, weight: FloatArray) -> FloatArray:
-        """Return inverse-probability weights of those whose state at the horizon is known, (B, n)."""
-        out = self.censoring.case_weights(weight) * self.gone
-        if self.censoring.train is not None:
-            later = self.censoring.train(np.array([self.horizon]))[None, :]
-        else:
-            later = self.cohort.read(self.censoring.curve(weight), np.array([self.horizon]))
-        return out + np.where(self.gone, 0.0, weight / np.maximum(later, 1e-12))
-
     def observed(self, outcome_weight: FloatArray) -> FloatArray:
         """Return the smoothed share of events by the horizon at each patient's predicted risk, (n,)."""
         return _weighted_logistic(self.basis, self.gone.astype(np.float64), outcome_weight)
 
-    def ici(self, weight: FloatArray) -> FloatArray:
-        """Return the mean of |observed - predicted| under each weighting, (B,)."""
-        out = np.empty(len(weight))
-        for b, outcome_weight in enumerate(self.outcome_weights(weight)):
-            out[b] = np.average(np.abs(self.observed(outcome_weight) - self.risk), weights=weight[b])
+    def ici(self, weight: FloatArray, estimate: CensoringEstimate | None = None) -> FloatArray:
+        """Return the mean of |observed - predicted| over those who count under each weighting, (B,)."""
+        known, counted = (estimate or self.censoring.estimate(weight)).known(self.horizon)
+        out = np.full(len(weight), np.nan)
+        for b in range(len(weight)):
+            if known[b].any():
+                out[b] = np.average(np.abs(self.observed(known[b]) - self.risk), weights=counted[b])
         return out
+
+    def shares(self, weight: FloatArray, estimate: CensoringEstimate) -> tuple[FloatArray, FloatArray]:
+        """Return observed and mean predicted risk by the horizon of those who count under each weighting, both (B,)."""
+        if self.censoring.follow_up is None:
+            observed = 1 - self.cohort.read(self.cohort.survival(weight), np.array([self.horizon]))[:, 0]
+            return observed, weight @ self.risk / weight.sum(axis=1)
+        known, counted = estimate.known(self.horizon)
+        total = counted.sum(axis=1)
+        some = total > 0
+        # Within each group the weighted share of events is one minus the Kaplan-Meier curve of the group.
+        observed, expected = (
+            np.divide(part, total, out=np.full(len(weight), np.nan), where=some)
+            for part in ((known * self.gone).sum(axis=1), counted @ self.risk)
+        )
+        return observed, expected
 
 
 def calibration_at_horizon(
@@ -211,45 +220,52 @@ def calibration_at_horizon(
     horizon: float,
     *,
     y_train: Any | None = None,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     sample_weight: npt.ArrayLike | None = None,
 ) -> HorizonCalibration:
     """Compare the predicted risk of an event by a horizon with what happened.
 
     The calibration curve is a logistic regression of "event by the horizon" on a natural cubic spline (four knots) of
-    the complementary log-log of the predicted risk, over the patients whose state at the horizon is known, weighed
+    the complementary log-log of the predicted risk, over the patients whose state at the horizon is known, weighted
     by the inverse probability of being known (G(z-) for events, G(t) for those observed longer). The integrated
     calibration index ICI is the mean distance between curve and diagonal over the patients, E50 and E90 are
-    quantiles of it (Austin, Harrell, van Klaveren, 2020, who fit a hazard regression instead of weighing).
+    quantiles of it (Austin, Harrell, van Klaveren, 2020, who fit a hazard regression instead of weighting).
 
     Parameters
     ----------
     y_train
-        Outcome from which the censoring curve is estimated; default: ``y`` itself.
+        Outcome from which one censoring curve for all is estimated; default: ``y`` itself.
+    X, censoring
+        See :func:`brier_score`. With weights by features, curve and means are those of the patients who count.
     """
+    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y)
-    model = CensoringModel(cohort, y_train, "before")
+    model = CensoringModel(cohort, y_train, "before", follow_up)
     asked = np.atleast_1d(np.asarray(horizon, dtype=np.float64))
     if asked.shape != (1,) or not np.isfinite(asked[0]) or asked[0] <= 0:
         raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
     t = float(keep_usable(asked, model, what="calibration at a horizon")[0])
     weight = cohort.weights(counts)
     prepared = IntegratedCalibration(predicted, t, model)
-    observed = prepared.observed(prepared.outcome_weights(weight)[0])
-    order = np.argsort(prepared.risk, kind="stable")
+    estimate = model.estimate(weight)
+    known, counting = (part[0] for part in estimate.known(t))
+    observed = prepared.observed(known)
+    use = counting > 0
+    order = np.flatnonzero(use)[np.argsort(prepared.risk[use], kind="stable")]
     gap = np.abs(observed - prepared.risk)[order]
     by_gap = np.argsort(gap)
-    cumulated = np.cumsum(weight[0][order][by_gap])
+    cumulated = np.cumsum(counting[order][by_gap])
     e50, e90 = gap[by_gap][np.searchsorted(cumulated, np.array([0.5, 0.9]) * cumulated[-1])]
-    expected = float(np.average(prepared.risk, weights=weight[0]))
-    event_share = 1.0 - float(cohort.read(cohort.survival(weight), np.array([t]))[0, 0])
+    event_share, expected = (float(part[0]) for part in prepared.shares(weight, estimate))
     if expected <= 0:
         raise ValueError(f"every predicted risk at {t:g} is 0, so observed / expected is undefined. Check the curves.")
     return HorizonCalibration(
         horizon=t,
         predicted=prepared.risk[order],
         observed=observed[order],
-        ici=float(np.average(gap, weights=weight[0][order])),
+        ici=float(np.average(gap, weights=counting[order])),
         e50=float(e50),
         e90=float(e90),
         expected_risk=expected,

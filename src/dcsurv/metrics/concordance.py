@@ -10,15 +10,8 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import (
-    CensoringModel,
-    CensoringWeights,
-    Cohort,
-    check_tolerance,
-    counted,
-    node_before,
-    paper_nodes,
-)
+from dcsurv.metrics._cohort import Cohort, check_tolerance, counted, node_before, paper_nodes
+from dcsurv.metrics.censoring import Censoring, CensoringModel, CensoringWeights, resolve_follow_up
 from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
 Ties: TypeAlias = Literal["adjusted", "antolini"]
@@ -137,7 +130,7 @@ def concordance_index_td(
         their predictions tie and 1/2 if not, an event and a censored patient are compared as if the event came
         first. ``"antolini"``: tied predictions count nothing, two events at the same time are not compared.
     sample_weight
-        A pair weighs the product of its patients' weights.
+        A pair has the product of its patients' weights.
     convention
         ``"default"`` reads S(z) between nodes. ``"paper"`` projects the curves on the times in ``y_train`` and
         reads the last of these at or before z (as pycox does).
@@ -178,17 +171,24 @@ def concordance_index_uno(
     risk: npt.ArrayLike,
     *,
     y_train: Any | None = None,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     tau: float | None = None,
     tied_tol: float = 1e-8,
     censoring_weights: CensoringWeights = "before",
     sample_weight: npt.ArrayLike | None = None,
 ) -> float:
-    """Return Uno's C: Harrell's with each event weighed by 1/G(z)^2, so that censoring does not bias it.
+    """Return Uno's C: Harrell's with each event weighted by 1/G(z)^2, so that censoring does not bias it.
+
+    Where G depends on the patient, a pair (i, j) is weighted by 1/(G(z_i | x_i) G(z_i | x_j)), and counts if at least
+    5 % of either's group could be followed beyond z_i.
 
     Parameters
     ----------
     y_train
-        Outcome from which the censoring curve G is estimated; default: ``y`` itself.
+        Outcome from which one censoring curve G for all is estimated; default: ``y`` itself.
+    X, censoring
+        See :func:`brier_score`.
     tau
         Only events before tau are counted.
     censoring_weights
@@ -198,9 +198,11 @@ def concordance_index_uno(
     -----
     Events after the time at which G has run out are left out, with a warning that names it.
     """
+    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     cohort, score, weight = _scored(y, risk, sample_weight)
-    model = CensoringModel(cohort, y_train, censoring_weights)
-    probability = model.event_probability(weight[None, :], None)[0]
+    model = CensoringModel(cohort, y_train, censoring_weights, follow_up)
+    estimate = model.estimate(weight[None, :])
+    probability = estimate.at_events()[0]
     use = cohort.event if tau is None else cohort.event & (cohort.time < tau)
     lost = use & (probability <= 0)
     if lost.any():
@@ -211,8 +213,24 @@ def concordance_index_uno(
             stacklevel=2,
         )
     use = use & ~lost
-    event_weight = np.divide(weight, probability**2, out=np.zeros(len(cohort)), where=use)
-    return _ranked(cohort, score, tied_tol, weight, event_weight)
+    if follow_up is None:
+        event_weight = np.divide(weight, probability**2, out=np.zeros(len(cohort)), where=use)
+        return _ranked(cohort, score, tied_tol, weight, event_weight)
+    counts = model.counts(cohort.time)
+    own = np.zeros(len(cohort), dtype=bool)
+    for k, rows in enumerate(model.groups):
+        own[rows] = counts[k, rows]
+    # The partners of one group after the other, for which G at the event's time is the same.
+    parts = []
+    for k, rows in enumerate(model.groups):
+        later = estimate.seen(k, cohort.time)[0]
+        product = probability * later
+        event_weight = np.divide(weight, product, out=np.zeros(len(cohort)), where=use & own & counts[k] & (later > 0))
+        partner = np.zeros(len(cohort))
+        partner[rows] = weight[rows]
+        parts.append(_weights_of_pairs(cohort, score, tied_tol, partner, event_weight))
+    concordant, tied, pairs = np.sum(parts, axis=0)
+    return _share(concordant + 0.5 * tied, pairs)
 
 
 def _scored(y: Any, risk: npt.ArrayLike, sample_weight: npt.ArrayLike | None) -> tuple[Cohort, FloatArray, FloatArray]:
@@ -233,6 +251,14 @@ def _scored(y: Any, risk: npt.ArrayLike, sample_weight: npt.ArrayLike | None) ->
 
 
 def _ranked(cohort: Cohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray) -> float:
+    concordant, tied, pairs = _weights_of_pairs(cohort, score, tied_tol, weight, event_weight)
+    return _share(concordant + 0.5 * tied, pairs)
+
+
+def _weights_of_pairs(
+    cohort: Cohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray
+) -> tuple[float, float, float]:
+    """Return the weight of concordant, tied and all pairs: a partner's weight times the event's."""
     from dcsurv.metrics._kernels import ranked_weight
 
     check_tolerance(tied_tol)
@@ -242,7 +268,7 @@ def _ranked(cohort: Cohort, score: FloatArray, tied_tol: float, weight: FloatArr
     low = np.searchsorted(ascending, score - tied_tol, side="left")
     high = np.searchsorted(ascending, score + tied_tol, side="right")
     concordant, tied, pairs = ranked_weight(low, high, slot, cohort.time, cohort.event, weight, event_weight)
-    return _share(concordant + 0.5 * tied, pairs)
+    return concordant, tied, pairs
 
 
 def _share(concordant: float, pairs: float) -> float:

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.curves import as_curves
+from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention
 from dcsurv.metrics import auc as _auc
 from dcsurv.metrics import brier as _brier
-from dcsurv.metrics._cohort import CensoringModel, Cohort, check_times, counted, keep_usable, paper_nodes
+from dcsurv.metrics._cohort import Cohort, check_times, counted, paper_nodes
 from dcsurv.metrics.calibration import (
     IntegratedCalibration,
     bin_contributions,
@@ -28,6 +29,7 @@ from dcsurv.metrics.calibration import (
     divergence,
     survival_at_own_time,
 )
+from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
 from dcsurv.metrics.concordance import ConcordanceTd
 from dcsurv.target import FloatArray
 
@@ -35,12 +37,14 @@ from dcsurv.target import FloatArray
 OVERALL = ("C-td", "CDAUC", "IBS", "DDC")
 AT_HORIZON = ("ICI", "O/E")
 PAPER = ("C-td", "CDAUC", "DDC")
+# Those that weigh patients by the inverse probability of being uncensored.
+WEIGHTED = ("CDAUC", "IBS", "ICI", "O/E")
 # Resamples are handled in chunks of about this many patient counts, so that memory stays small.
 _CHUNK = 2_000_000
 
 _CONVENTIONS = {
     "C-td": "Antolini; ties adjusted (pycox adj_antolini); S(z)",
-    "CDAUC": "tie tolerance 1e-8; cases weighed by 1/G(z-); averaged over the Kaplan-Meier drop; S(t)",
+    "CDAUC": "tie tolerance 1e-8; cases weighted by 1/G(z-); averaged over the Kaplan-Meier drop; S(t)",
     "IBS": "trapezoid from the 5th to the 95th percentile of test times; G(z-) and G(t)",
     "DDC": "ten bins [k/10, (k+1)/10); censored patients spread; natural logarithm; S(z)",
     "DDC floor": "mean DDC of 200 cohorts simulated from the curves",
@@ -50,7 +54,7 @@ _CONVENTIONS = {
 }
 _PAPER_CONVENTIONS = {
     "C-td": "Antolini; ties adjusted (pycox adj_antolini); projected on training times, last node at or before z",
-    "CDAUC": "tie tolerance 1e-3; cases weighed by 1/G(z), G from the test set; first node after t",
+    "CDAUC": "tie tolerance 1e-3; cases weighted by 1/G(z), G from the test set; first node after t",
     "DDC": "ten bins [k/10, (k+1)/10); censored patients spread; natural logarithm; first node after z",
 }
 
@@ -63,6 +67,8 @@ def evaluate(
     y_train: Any | None = None,
     n_bootstrap: int = 0,
     *,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     horizons: npt.ArrayLike | None = None,
     metrics: Sequence[str] | None = None,
     convention: Convention = "default",
@@ -77,8 +83,16 @@ def evaluate(
     y, curves
         Outcome and predicted curves of the same patients.
     y_train
-        Outcome of the training part: gives the censoring weights (default: ``y`` does), and in the ``paper``
-        convention the times that curves are projected on.
+        Outcome of the training part: gives the censoring weights (default: ``y`` does) where these are the same for
+        all, and in the ``paper`` convention the times that curves are projected on.
+    X
+        Features of the patients. Pass them: if they predict censoring, as a year of enrolment does, weights that are
+        the same for all reward models that predict death where nobody can be followed.
+    censoring
+        ``"marginal"``: one censoring curve G for all. ``"by-features"``: G(t | x), estimated on these patients in
+        groups of alike follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead); patients count
+        at times that at least 5 % of their group could reach. ``"auto"``: by features if ``X`` is there and predicts
+        censoring; the column ``convention`` says so. The paper's convention always has one curve.
     n_bootstrap
         Number of resamples of the test patients behind ``mean``, ``sd``, ``lower`` and ``upper``; 0 leaves them out.
         Evaluation times stay those of the whole cohort; censoring weights are estimated anew in each resample.
@@ -92,14 +106,16 @@ def evaluate(
 
     Returns
     -------
-    Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, and ``convention``.
+    Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``counted``, the share of the
+    patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
     """
     if n_bootstrap != 0 and (not isinstance(n_bootstrap, numbers.Integral) or n_bootstrap < 2):
         raise ValueError(
             f"n_bootstrap is {n_bootstrap!r}, but 0 or a whole number of at least 2 resamples is expected."
         )
+    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, sample_weight)
     y, curves, counts = counted(y, curves, sample_weight)
-    prepared = _Evaluation(y, curves, y_train, horizons, metrics, convention)
+    prepared = _Evaluation(y, curves, y_train, horizons, metrics, convention, follow_up)
     point = prepared.once(counts)
     table = pd.DataFrame(
         [{"metric": metric, "horizon": horizon, "value": float(value[0])} for (metric, horizon), value in point.items()]
@@ -115,8 +131,17 @@ def evaluate(
     if "DDC" in prepared.names:
         table = _with_ddc_company(table, y, curves, counts, convention, y_train)
     texts = _CONVENTIONS if convention == "default" else _PAPER_CONVENTIONS
-    table["convention"] = [texts.get(metric, _CONVENTIONS[metric]) for metric in table["metric"]]
+    by = "" if follow_up is None else f"; G given the features ({_deciding(follow_up)})"
+    table["counted"] = [prepared.share_counted(*row) for row in zip(table["metric"], table["horizon"], strict=True)]
+    table["convention"] = [
+        texts.get(metric, _CONVENTIONS[metric]) + (by if metric in WEIGHTED else "") for metric in table["metric"]
+    ]
     return table
+
+
+def _deciding(follow_up: FollowUp) -> str:
+    names = [one.feature for one in follow_up.features[:1]]
+    return f"{', '.join(names)} and others; " * bool(names) + f"concordance with censoring {follow_up.concordance:.2f}"
 
 
 def compare(
@@ -125,6 +150,8 @@ def compare(
     y_train: Any | None = None,
     n_bootstrap: int = 1000,
     *,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     reference: str | None = None,
     horizons: npt.ArrayLike | None = None,
     metrics: Sequence[str] | None = None,
@@ -138,6 +165,8 @@ def compare(
     ----------
     curves
         Predicted curves by model name.
+    X, censoring
+        See :func:`evaluate`.
     reference
         The model that the others are compared with; default: the first.
 
@@ -155,8 +184,9 @@ def compare(
         raise ValueError(f"reference is {base!r}, which is none of {list(curves)}.")
     point: dict[str, Values] = {}
     draws: dict[str, Values] = {}
+    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y)
     for name, predicted in curves.items():
-        prepared = _Evaluation(y, predicted, y_train, horizons, metrics, convention)
+        prepared = _Evaluation(y, predicted, y_train, horizons, metrics, convention, follow_up)
         point[name] = prepared.once(None)
         draws[name] = _resampled(prepared, n_bootstrap, random_state)  # the same seed: the same patients
     rows = []
@@ -202,6 +232,7 @@ class _Evaluation:
         horizons: npt.ArrayLike | None,
         metrics: Sequence[str] | None,
         convention: Convention,
+        follow_up: FollowUp | None = None,
     ) -> None:
         nodes = paper_nodes(convention, y_train)
         paper = nodes is not None
@@ -215,10 +246,10 @@ class _Evaluation:
         if unknown:
             raise ValueError(f"metrics holds {unknown}, but in the {convention} convention there are {list(possible)}.")
         cohort = self.cohort = Cohort(y)
-        model = CensoringModel(cohort, None if paper else y_train, "at" if paper else "before")
+        model = CensoringModel(cohort, None if paper else y_train, "at" if paper else "before", follow_up)
         self.censoring = model
         predicted = as_curves(curves, len(cohort))
-        self.parts: list[Callable[[FloatArray, FloatArray | None, bool], Values]] = []
+        self.parts: list[Callable[[FloatArray, CensoringEstimate, bool], Values]] = []
         if "C-td" in self.names:
             self.concordance = ConcordanceTd(cohort, predicted, nodes=nodes)
             self.parts.append(self._concordance)
@@ -256,37 +287,43 @@ class _Evaluation:
         return self._values(counts[:, self.cohort.order], resampled=True)
 
     def _values(self, weight: FloatArray, *, resampled: bool) -> Values:
-        curve = None if self.censoring.train is not None else self.censoring.curve(weight)
+        estimate = self.censoring.estimate(weight)
         out: Values = {}
         for part in self.parts:
-            out.update(part(weight, curve, resampled))
+            out.update(part(weight, estimate, resampled))
         return out
 
-    def _concordance(self, weight: FloatArray, curve: FloatArray | None, resampled: bool) -> Values:
+    def share_counted(self, metric: str, horizon: float) -> float:
+        """Return the share of the patients who count for a metric; over several times, the mean."""
+        if metric == "CDAUC":
+            return float(self.censoring.share_counted(self.auc.times).mean())
+        if metric == "IBS":
+            return float(self.censoring.share_counted(self.brier.times).mean())
+        return float(self.censoring.share_counted(np.array([horizon]))[0]) if metric in AT_HORIZON else 1.0
+
+    def _concordance(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
         value = self.concordance.resampled(weight) if resampled else np.array([self.concordance.once(weight[0])])
         return {("C-td", np.nan): value}
 
-    def _cdauc(self, weight: FloatArray, curve: FloatArray | None, resampled: bool) -> Values:
-        return {("CDAUC", np.nan): self.auc.mean(weight, self.auc.over_time(weight, curve))}
+    def _cdauc(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
+        return {("CDAUC", np.nan): self.auc.mean(weight, self.auc.over_time(weight, estimate))}
 
-    def _brier_score(self, weight: FloatArray, curve: FloatArray | None, resampled: bool) -> Values:
-        return {("IBS", np.nan): self.brier.integrated(self.brier.over_time(weight, curve))}
+    def _brier_score(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
+        return {("IBS", np.nan): self.brier.integrated(self.brier.over_time(weight, estimate))}
 
-    def _ddc(self, weight: FloatArray, curve: FloatArray | None, resampled: bool) -> Values:
+    def _ddc(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
         return {("DDC", np.nan): divergence(weight @ self.bins / weight.sum(axis=1, keepdims=True))}
 
-    def _at_horizons(self, weight: FloatArray, curve: FloatArray | None, resampled: bool) -> Values:
+    def _at_horizons(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
         out: Values = {}
         if "ICI" in self.names:
-            out |= {("ICI", part.horizon): part.ici(weight) for part in self.horizons}
+            out |= {("ICI", part.horizon): part.ici(weight, estimate) for part in self.horizons}
         if "O/E" in self.names:
-            times = np.array([part.horizon for part in self.horizons])
-            event_share = 1 - self.cohort.read(self.cohort.survival(weight), times)
-            for k, part in enumerate(self.horizons):
+            for part in self.horizons:
                 if not part.risk.any():
                     continue
-                expected = weight @ part.risk / weight.sum(axis=1)
-                ratio = np.divide(event_share[:, k], expected, out=np.full(len(weight), np.nan), where=expected > 0)
+                observed, expected = part.shares(weight, estimate)
+                ratio = np.divide(observed, expected, out=np.full(len(weight), np.nan), where=expected > 0)
                 out[("O/E", part.horizon)] = ratio
         return out
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.metrics._cohort import Cohort, counted
+from dcsurv.metrics.censoring import Censoring, CensoringModel, resolve_follow_up
 from dcsurv.target import FloatArray
 
 # Flags of patients x thresholds are handled in chunks of about this many numbers, so that memory stays small.
@@ -26,6 +27,8 @@ def net_benefit(
     horizon: float,
     *,
     thresholds: npt.ArrayLike | None = None,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     sample_weight: npt.ArrayLike | None = None,
 ) -> pd.DataFrame:
     r"""Return the net benefit of treating patients whose predicted risk by a horizon reaches a threshold.
@@ -46,6 +49,10 @@ def net_benefit(
         The time t by which the event is to be prevented or prepared for.
     thresholds
         Threshold probabilities, above 0 and below 1; default: 1%, 2%, ..., 99%.
+    X, censoring
+        See :func:`brier_score`. With weights by features, the risk of the treated is not theirs by Kaplan-Meier, but
+        the share of events among them with the patients whose state at t is known weighted by 1/G(. | x); patients who
+        do not count at t are left out of all shares.
 
     Returns
     -------
@@ -57,13 +64,14 @@ def net_benefit(
     ----------
     A. J. Vickers et al.: Extensions to decision curve analysis, a novel method for evaluating diagnostic tests,
     prediction models and molecular markers. BMC Medical Informatics and Decision Making 8 (2008), its method for
-    censored outcomes; the chance of having been censored must not depend on the predicted risk.
+    censored outcomes; without ``X``, the chance of having been censored must not depend on the predicted risk.
     """
     levels = default_thresholds() if thresholds is None else np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if levels.ndim != 1 or len(levels) == 0 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"thresholds must be probabilities above 0 and below 1; got {thresholds!r}.")
     if np.ndim(horizon) or not 0 < horizon < np.inf:
         raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
+    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = Cohort(y, min_events=0)
     if cohort.time[-1] < horizon:
@@ -72,26 +80,40 @@ def net_benefit(
             "Choose an earlier horizon."
         )
     weight = cohort.weights(counts)
-    total = weight.sum()
     risk = 1.0 - cohort.rows(predicted, np.array([float(horizon)]))[0]
+    known = None
+    if follow_up is not None:
+        known, weight = CensoringModel(cohort, None, "before", follow_up).estimate(weight).known(float(horizon))
+    total = weight.sum()
+    if total <= 0:
+        raise ValueError(f"net benefit cannot be computed at {horizon:g}: nobody could be followed so far.")
     benefit, treated = np.empty(len(levels)), np.empty(len(levels))
     size = max(1, _CHUNK // len(cohort))
     for start in range(0, len(levels), size):
         some = levels[start : start + size]
-        flagged = weight * (risk >= some[:, None])
-        benefit[start : start + size] = _benefit(cohort, flagged, horizon, some)
-        treated[start : start + size] = flagged.sum(axis=1) / total
-    everybody = _benefit(cohort, weight, horizon, levels)
+        chosen = risk >= some[:, None]
+        benefit[start : start + size] = _benefit(cohort, weight * chosen, known, horizon, some)
+        treated[start : start + size] = (weight * chosen).sum(axis=1) / total
+    everybody = _benefit(cohort, weight, known, horizon, levels)
     return pd.DataFrame(
         {"threshold": levels, "net_benefit": benefit / total, "treat_all": everybody / total, "treated": treated}
     )
 
 
-def _benefit(cohort: Cohort, flagged: FloatArray, horizon: float, levels: FloatArray) -> FloatArray:
-    """Return the summed benefit of treating the flagged patients, a row of weights for each threshold."""
+def _benefit(
+    cohort: Cohort, flagged: FloatArray, known: FloatArray | None, horizon: float, levels: FloatArray
+) -> FloatArray:
+    """Return the summed benefit of treating the flagged patients, a row of weights for each threshold.
+
+    ``known``: weights of those whose state at the horizon is known; None takes the Kaplan-Meier risk of the flagged.
+    """
     count = flagged.sum(axis=1)
+    if known is not None:
+        gone = cohort.time <= horizon
+        mass = known * (flagged > 0)
+        return (mass * gone).sum(axis=1) - (mass * ~gone).sum(axis=1) * levels / (1 - levels)
     survival = cohort.read(cohort.survival(flagged), np.array([float(horizon)]))[:, 0]
     benefit = count * (1 - survival) - count * survival * levels / (1 - levels)
     in_sight = flagged[:, cohort.time >= horizon].any(axis=1)
-    known = in_sight | (survival <= 0)
-    return np.where(count > 0, np.where(known, benefit, np.nan), 0.0)
+    defined = in_sight | (survival <= 0)
+    return np.where(count > 0, np.where(defined, benefit, np.nan), 0.0)

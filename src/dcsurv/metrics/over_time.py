@@ -13,7 +13,8 @@ import pandas as pd
 from dcsurv.curves import as_curves
 from dcsurv.metrics import auc as _auc
 from dcsurv.metrics import brier as _brier
-from dcsurv.metrics._cohort import CensoringModel, Cohort, check_times, keep_usable
+from dcsurv.metrics._cohort import Cohort, check_times
+from dcsurv.metrics.censoring import Censoring, CensoringModel, keep_usable, resolve_follow_up
 from dcsurv.metrics.evaluation import resample_counts
 from dcsurv.target import FloatArray
 
@@ -26,6 +27,8 @@ def evaluate_over_time(
     y_train: Any | None = None,
     n_bootstrap: int = 0,
     *,
+    X: Any | None = None,
+    censoring: Censoring = "auto",
     times: npt.ArrayLike | None = None,
     metrics: Sequence[str] = _NAMES,
     confidence: float = 0.95,
@@ -33,12 +36,14 @@ def evaluate_over_time(
 ) -> pd.DataFrame:
     """Return AUC(t) and the Brier score at each time as one tidy table.
 
-    The values are those of :func:`cumulative_dynamic_auc` and :func:`brier_score`, cases weighed by 1/G(z-).
+    The values are those of :func:`cumulative_dynamic_auc` and :func:`brier_score`, cases weighted by 1/G(z-).
 
     Parameters
     ----------
     y_train
-        Outcome from which the censoring curve is estimated; default: ``y`` itself.
+        Outcome from which one censoring curve for all is estimated; default: ``y`` itself.
+    X, censoring
+        See :func:`brier_score`.
     n_bootstrap
         Number of resamples of the patients behind ``lower`` and ``upper``, which hold for each time by itself, not for
         the whole curve at once; 0 leaves them out.
@@ -49,15 +54,15 @@ def evaluate_over_time(
 
     Returns
     -------
-    Columns ``metric, time, value`` and with resampling ``lower, upper``. Times at which a metric is undefined are left
-    out, with a warning.
+    Columns ``metric, time, value, counted`` (the share of the patients who count) and with resampling ``lower, upper``.
+    Times at which a metric is undefined are left out, with a warning.
     """
     if isinstance(metrics, str) or not metrics or not set(metrics) <= set(_NAMES):
         raise ValueError(f"metrics is {metrics!r}, but a list out of {list(_NAMES)} is expected.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}, but a share between 0 and 1 is expected, such as 0.95.")
     cohort = Cohort(y)
-    model = CensoringModel(cohort, y_train, "before")
+    model = CensoringModel(cohort, y_train, "before", resolve_follow_up(censoring, X, y))
     predicted = as_curves(curves, len(cohort))
     asked = None if times is None else check_times(times)
     parts: dict[str, _auc.CumulativeDynamicAuc | _brier.Brier] = {}
@@ -70,7 +75,9 @@ def evaluate_over_time(
         parts["Brier"] = _brier.Brier(predicted, usable, model)
     tables = []
     for name, part in parts.items():
-        table = pd.DataFrame({"metric": name, "time": part.times, "value": part.over_time(cohort.weights(None))[0]})
+        value = part.over_time(cohort.weights(None))[0]
+        counted = model.share_counted(part.times)
+        table = pd.DataFrame({"metric": name, "time": part.times, "value": value, "counted": counted})
         if n_bootstrap:
             draws = [
                 part.over_time(counts[:, cohort.order])

@@ -20,6 +20,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dcsurv.curves import Interpolation, SurvivalCurves
+from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.persistence import Arrays, Header, ModelFileError, save
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, check_outcome, check_sample_weight
@@ -49,6 +50,9 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
     card_
         What else should travel with a fitted model and its file, if anybody has set it: plain data for JSON, such as
         the names of the outcome's columns. Never rows of patients.
+    follow_up_
+        How long the training patients could be followed and which features decide it, a :class:`FollowUp`; None for a
+        model from a file of version 0.1.
     """
 
     preprocess: Any = "auto"
@@ -97,9 +101,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         sample_weight
             One non-negative weight per patient.
         """
-        self._check_parameters()
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # a fit that fails must not leave a mixture of two models
+        self._begin()
         features = self._check_features(X, reset=True)
         if y is None:
             raise ValueError(
@@ -112,18 +114,40 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(features))
         if weight is not None and not weight[outcome["event"]].any():
             raise ValueError("sample_weight is zero for every patient with an event; at least one must count.")
+        prepared = self._fit_preprocessing(features, outcome)
+        names = self._feature_of_each_column(prepared.shape[1])
+        follow_up = study_follow_up(prepared, outcome, names=names, sample_weight=weight)
+        self.follow_up_: FollowUp | None = follow_up
+        self._train(prepared, outcome, weight)
+        # Which patients were followed alike is of no use any more, and would be a number for every one of them.
+        self.follow_up_ = follow_up.take(np.zeros(0, dtype=np.int64))
+        return self
+
+    def fit_member(self, X: Features, y: Outcome, weight: FloatArray | None = None) -> Self:
+        """Fit to checked and prepared data as a part of another model, which knows preprocessing and follow-up."""
+        self._begin()
+        self.n_features_in_ = X.shape[1]
+        self.preprocessor_: Any = None
+        self.follow_up_ = None
+        self._train(X, y, weight)
+        return self
+
+    def _begin(self) -> None:
+        self._check_parameters()
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # a fit that fails must not leave a mixture of two models
+
+    def _train(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         if weight is not None:
             weight = weight / weight.mean()  # only ratios matter, also to penalties and to sums over pairs
-        prepared = self._fit_preprocessing(features, outcome)
         self.training_summary_ = {
-            "patients": len(outcome),
-            "events": int(outcome["event"].sum()),
-            "last_time": float(outcome["time"].max()),
+            "patients": len(y),
+            "events": int(y["event"].sum()),
+            "last_time": float(y["time"].max()),
             "weighted": weight is not None,
-            **self._fit(prepared, outcome, weight),
+            **self._fit(X, y, weight),
         }
         self.fitted_parameters_ = self._parameter_texts()
-        return self
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
         """Predict survival curves.
@@ -137,10 +161,17 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             are held constant, with a warning.
         """
         check_is_fitted(self)
+        followed: list[FloatArray] = []
+
+        def survival(chunk: Features) -> npt.NDArray[Any]:
+            followed.append(self._followed_to(chunk))
+            return self._survival(chunk) if times is None else self._curves(chunk).project(times).values
+
+        values = self._in_chunks(X, survival)
+        nodes = self._nodes() if times is None else times
+        curves = SurvivalCurves(nodes, values, interpolation=self.interpolation, followed_to=np.concatenate(followed))
         if times is None:
-            return SurvivalCurves(self._nodes(), self._in_chunks(X, self._survival), interpolation=self.interpolation)
-        values = self._in_chunks(X, lambda chunk: self._curves(chunk).project(times).values)
-        curves = SurvivalCurves(times, values, interpolation=self.interpolation)
+            return curves
         asked, last = curves.times[-1], self._nodes()[-1]
         if asked > last:
             warnings.warn(
@@ -159,6 +190,17 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> FloatArray:
         """Predict a risk score, (n,), higher for worse: minus the mean survival time up to the last node."""
         return self._in_chunks(X, lambda chunk: -self._curves(chunk).rmst())
+
+    def predict_followed_to(self, X: Any) -> FloatArray:
+        """Return until when training patients with such features were followed, (n,); see :class:`FollowUp`.
+
+        What a curve says about later times was learnt from patients with other features. NaN for a model from a file of
+        version 0.1, which does not know.
+        """
+        return self._in_chunks(X, self._followed_to)
+
+    def _followed_to(self, X: Features) -> FloatArray:
+        return np.full(len(X), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(X)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the time-dependent concordance index C-td of the curves predicted for X."""
@@ -223,6 +265,15 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return out
 
+    def _feature_of_each_column(self, n_columns: int) -> list[str]:
+        """Return the feature behind every column after preprocessing; numbers where that is not known."""
+        if isinstance(self.preprocessor_, Preprocessor):
+            return self.preprocessor_.feature_of_each_column()
+        names = getattr(self, "feature_names_in_", None)
+        if self.preprocessor_ is None and names is not None:
+            return [str(name) for name in names]
+        return [f"column {k}" for k in range(n_columns)]
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "training_summary_")  # set when a fit has ended well
 
@@ -265,6 +316,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
                 "types": ["number"] * self.n_features_in_ if state is None else [c["kind"] for c in state["columns"]],
             },
             "preprocessing": state,
+            "follow_up": None if self.follow_up_ is None else self.follow_up_.get_state(),
             "time_unit": self.time_unit,
             "training": self.training_summary_,
             "conventions": {
@@ -286,7 +338,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_saved(cls, header: Header, arrays: Arrays) -> Self:
         """Rebuild a fitted model from the contents of its file."""
-        parameters = dict(header["parameters"])
+        parameters = cls._known_parameters(header["parameters"])
         if isinstance(parameters["preprocess"], dict):
             parameters["preprocess"] = Preprocessor(**parameters["preprocess"])
         model = cls(**parameters)
@@ -300,8 +352,16 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         if "card" in header:
             model.card_ = header["card"]
         model._restore(header, arrays)
+        followed = header.get("follow_up")  # files of version 0.1 have none
+        columns = model.n_features_in_ if state is None else len(model.preprocessor_.feature_of_each_column())
+        model.follow_up_ = None if followed is None else FollowUp.from_state(followed, columns)
         model.fitted_parameters_ = model._parameter_texts()
         return model
+
+    @classmethod
+    def _known_parameters(cls, saved: Header) -> Header:
+        """Return the parameters of a file by the names that they have now."""
+        return dict(saved)
 
     def _parameter_texts(self) -> dict[str, str]:
         """Return the parameters that decide what was fitted, as text."""

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dcsurv.grid import Spacing
-from dcsurv.losses import calibrated_ranking, censoring_node_weight, survival_from_logits
+from dcsurv.losses import calibrated_ranking, censoring_node_weight, likelihood_ranking, survival_from_logits
 from dcsurv.models.base import Features, Outcome
 from dcsurv.models.network import GridEstimator, Parts
 from dcsurv.networks import EncoderDecoder
-from dcsurv.nonparametric import censoring_curve
-from dcsurv.persistence import saveable
+from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
+from dcsurv.persistence import Header, saveable
 from dcsurv.target import FloatArray, IntArray
 
-# Probability of being uncensored down to which the weighted score goes.
-_LOWEST_CENSORING = 0.05
+Criterion: TypeAlias = Literal["likelihood", "ranked", "weighted"]
 
 
 @saveable
 @dataclass(kw_only=True, repr=False, eq=False)
 class DCS(GridEstimator):
-    """Discrete hazards on a freely spaced grid; loss RPS / (n L) + λ kernel / pairs, censored patients included.
+    """Discrete hazards on a freely spaced grid; loss: a score + λ kernel / pairs, censored patients included.
 
     Parameters
     ----------
@@ -36,10 +35,14 @@ class DCS(GridEstimator):
         Weight λ and width σ of the kernel.
     event_censored_pairs
         Whether an event is also compared with patients censored later (DCS), or with later events only.
-    censoring_weights
-        Whether the score weighs by the inverse probability of being uncensored, which takes its bias under censoring
-        away. The probability is estimated on the rows trained on; nodes where it is below 0.05 are left out, so that
-        no weight exceeds 20. Patients censored at the time of a node then count as alive at it.
+    criterion
+        What is minimised besides the kernel. ``"likelihood"``: the censored likelihood of the discrete hazards, right
+        whenever censoring is independent of the event given the features. ``"ranked"``: the paper's ranked probability
+        score, which draws S to 0 wherever patients with such features could not be followed. ``"weighted"``: that score
+        weighted by the inverse probability G(t) of being uncensored, right only if the features do not predict
+        censoring; G is estimated on the rows trained on, nodes where it is below 0.05 are left out, and patients
+        censored at the time of a node count as alive at it. None: ``"ranked"`` in the paper's convention, otherwise
+        ``"likelihood"``.
     feature_bins
         Bins over which each feature is spread before the first layer, between quantiles of its training values; 0: the
         features as they are.
@@ -72,7 +75,7 @@ class DCS(GridEstimator):
     lam: float = 0.5
     sigma: float = 1.0
     event_censored_pairs: bool = True
-    censoring_weights: bool = False
+    criterion: Criterion | None = None
     feature_bins: int = 0
     bidirectional: bool = False
     skip: bool = False
@@ -106,27 +109,46 @@ class DCS(GridEstimator):
         if network.embedding is not None:
             network.embedding.set_bins(X)
 
+    def _criterion(self) -> Criterion:
+        return self.criterion or ("ranked" if self.convention == "paper" else "likelihood")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.criterion not in (None, *get_args(Criterion)):
+            raise ValueError(
+                f"criterion is {self.criterion!r}, but None or one of {', '.join(get_args(Criterion))} is expected."
+            )
+
     def _bucket(self, y: Outcome) -> IntArray:
         bucket = super()._bucket(y)
-        if not self.censoring_weights:
+        if self._criterion() != "weighted":
             return bucket
         # Who is censored at the very time of a node was alive at it. It matters at the end of a study, where many are
         # censored at once: else nobody would be known to reach the last node, and S would end at 0.
         return np.where(y["event"], bucket, np.searchsorted(self.grid_.nodes, y["time"], side="right"))
 
-    def _node_weights(
+    def _details(
         self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
     ) -> Callable[[Tensor], Tensor] | None:
-        if not self.censoring_weights:
+        if self._criterion() == "ranked":
             return None
+        if self._criterion() == "weighted":
+            return self._node_weights(y, weight, parts, device)
+        passed = torch.as_tensor(self.grid_.passed(y["time"]), dtype=torch.float32, device=device)
+        return lambda batch: passed.index_select(0, batch)
+
+    def _node_weights(
+        self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
+    ) -> Callable[[Tensor], Tensor]:
+        """Return the function from rows to the weights of their nodes, (n, L)."""
         rows = parts[0]
         g = censoring_curve(y[rows], sample_weight=None if weight is None else weight.cpu().numpy()[rows])
 
         # Where hardly anybody would still be seen, a few patients would stand for all: such nodes are left out of the
         # score, and with them every weight above 1 / the limit.
         seen = g.before(self.grid_.nodes)
-        at_nodes = np.where(seen >= _LOWEST_CENSORING, 1.0 / np.maximum(seen, _LOWEST_CENSORING), 0.0)
-        own = 1.0 / np.maximum(g.before(y["time"]), _LOWEST_CENSORING)
+        at_nodes = np.where(seen >= LOWEST_CENSORING, 1.0 / np.maximum(seen, LOWEST_CENSORING), 0.0)
+        own = 1.0 / np.maximum(g.before(y["time"]), LOWEST_CENSORING)
         node_inverse, own_inverse = (
             torch.as_tensor(array, dtype=torch.float32, device=device) for array in (at_nodes, own)
         )
@@ -149,15 +171,23 @@ class DCS(GridEstimator):
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
-        node_weight: Tensor | None = None,
+        detail: Tensor | None = None,
     ) -> Tensor:
-        return calibrated_ranking(
-            survival_from_logits(logits),
-            bucket,
-            event,
-            lam=self.lam,
-            sigma=self.sigma,
-            event_censored_pairs=self.event_censored_pairs,
-            node_weight=node_weight,
-            sample_weight=weight,
-        )
+        kernel: dict[str, Any] = {
+            "lam": self.lam,
+            "sigma": self.sigma,
+            "event_censored_pairs": self.event_censored_pairs,
+            "sample_weight": weight,
+        }
+        if self._criterion() == "likelihood":
+            assert detail is not None
+            return likelihood_ranking(logits, bucket, event, detail, **kernel)
+        return calibrated_ranking(survival_from_logits(logits), bucket, event, node_weight=detail, **kernel)
+
+    @classmethod
+    def _known_parameters(cls, saved: Header) -> Header:
+        """Rename what files of version 0.1 hold: two criteria, told apart by whether there were weights."""
+        known = dict(saved)
+        if "censoring_weights" in known:
+            known["criterion"] = "weighted" if known.pop("censoring_weights") else "ranked"
+        return known

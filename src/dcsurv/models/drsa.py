@@ -51,6 +51,6 @@ class DRSA(GridEstimator):
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
-        node_weight: Tensor | None = None,
+        detail: Tensor | None = None,
     ) -> Tensor:
         return drsa(logits, bucket, event, alpha=self.alpha, sample_weight=weight)

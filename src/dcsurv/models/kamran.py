@@ -68,7 +68,7 @@ class Kamran(GridEstimator):
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
-        node_weight: Tensor | None = None,
+        detail: Tensor | None = None,
     ) -> Tensor:
         return calibrated_ranking(
             survival_from_logits(logits),

@@ -247,9 +247,9 @@ class GridEstimator(NetworkEstimator):
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
-        node_weight: Tensor | None = None,
+        detail: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss of a batch: hazard logits (n, L), bucket, event and weight (n,), node weights (n, L)."""
+        """Return the loss of a batch: hazard logits (n, L), bucket, event and weight (n,), what `_details` gives."""
 
     def _prepare(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         """Start at the hazards of the whole cohort, except in the paper's convention, where all start at one half.
@@ -268,10 +268,10 @@ class GridEstimator(NetworkEstimator):
         """Return the first node, 0-based, at which a patient is not known to be alive; L beyond the grid."""
         return self.grid_.bucket(y["time"])
 
-    def _node_weights(
+    def _details(
         self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
     ) -> Callable[[Tensor], Tensor] | None:
-        """Return the function from rows to the weights of their nodes, (n, L), or None: all are 1."""
+        """Return the function from rows to what the loss has to know of them besides bucket, event and weight."""
         return None
 
     def _build(self) -> nn.Module:
@@ -294,13 +294,13 @@ class GridEstimator(NetworkEstimator):
     def _batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
         bucket = torch.as_tensor(self._bucket(y), device=X.device)
         event = torch.as_tensor(np.ascontiguousarray(y["event"]), device=X.device)
-        node_weights = self._node_weights(y, weight, parts, X.device)
+        details = self._details(y, weight, parts, X.device)
 
         def loss(network: nn.Module, rows: Tensor) -> Tensor:
             logits = network(X.index_select(0, rows))
             some = None if weight is None else weight.index_select(0, rows)
-            nodes = None if node_weights is None else node_weights(rows)
-            return self._loss(logits, bucket.index_select(0, rows), event.index_select(0, rows), some, nodes)
+            detail = None if details is None else details(rows)
+            return self._loss(logits, bucket.index_select(0, rows), event.index_select(0, rows), some, detail)
 
         return loss
 

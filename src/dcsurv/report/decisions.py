@@ -35,7 +35,11 @@ def decisions(study: Study) -> Section:
         with section.trying(f"Net benefit at {study.when(t)}"):
             risk = 1.0 - study.curves.evaluate(np.array([t]))[:, 0]
             levels = np.arange(1, max(10, min(99, int(100 * np.quantile(risk, 0.98)))) + 1) / 100
-            tables = {name: net_benefit(study.y, curves, t, thresholds=levels) for name, curves in models.items()}
+            censoring = study.weighting()["censoring"]
+            tables = {
+                name: net_benefit(study.y, curves, t, thresholds=levels, censoring=censoring)
+                for name, curves in models.items()
+            }
             own = tables[study.name]
             helps = _helpful(own)
             label = f"by {study.when(t).partition(' (')[0]}"
@@ -79,9 +83,15 @@ def decisions(study: Study) -> Section:
         )
     section.convention(
         "Net benefit of Vickers and colleagues for censored outcomes: the share of patients treated, times their "
-        "Kaplan-Meier risk by the horizon, minus the share treated times their survival times p/(1 − p); treated "
-        "means risk ≥ p. Treat none: 0. It assumes that within the treated censoring does not depend on the risk. No "
-        "intervals: a decision weighs expected benefit."
+        "risk by the horizon, minus the share treated times their survival times p/(1 − p); treated means risk ≥ p. "
+        "Treat none: 0. "
+        + (
+            "The risk of the treated is the share of events among them, weighted by 1/G given the features. "
+            if study.follow_up.depends
+            else "The risk of the treated is that of Kaplan-Meier, which assumes that within them censoring does not "
+            "depend on the risk. "
+        )
+        + "No intervals: a decision weighs expected benefit."
     )
     section.numbers["net_benefit"] = recorded
     return section

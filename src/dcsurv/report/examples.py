@@ -46,13 +46,14 @@ def examples(study: Study, important: list[str]) -> Section:
         with section.trying("The band"):
             band = study.model.predict_band(study.features(frame), times, level=_BAND)
     curves = study.predict(frame, times)
-    survival = curves.values
+    survival, until = curves.values, curves.followed_to
     figure = draw.patient_curves(
         times,
         survival,
         labels,
         unit=study.unit,
         step=curves.interpolation == "step",
+        followed_to=curves.followed_to,
         lower=None if band is None else band.lower,
         upper=None if band is None else band.upper,
     )
@@ -85,6 +86,11 @@ def examples(study: Study, important: list[str]) -> Section:
         [
             *([f"at {study.when(t)}", *(percent(float(v)) for v in at[t])] for t in asked),
             ["median survival", *("not reached" if np.isnan(m) else study.when(float(m)) for m in medians)],
+            *(
+                [["such patients were followed to", *(study.when(float(t)) for t in until)]]
+                if until is not None and np.isfinite(until).all()
+                else []
+            ),
         ],
     )
     section.convention(
@@ -99,6 +105,7 @@ def examples(study: Study, important: list[str]) -> Section:
         "labels": labels,
         "survival_at_horizons": {str(t): [float(v) for v in at[t]] for t in asked},
         "median": [None if np.isnan(m) else float(m) for m in medians],
+        "followed_to": None if until is None else until.tolist(),
     }
     return section
 

@@ -89,7 +89,8 @@ def _permuted(study: Study) -> tuple[pd.DataFrame, dict[str, int]]:
     rows = np.arange(n) if size == n else np.sort(rng.choice(n, size, replace=False))
     X, y = study.X.iloc[rows].reset_index(drop=True), study.y[rows]
     orders = [rng.permutation(size) for _ in range(repeats)]
-    auc, brier = _scores(study, y, study.predict(X, study.horizons).values)
+    weighting = study.weighting(rows)
+    auc, brier = _scores(study, y, study.predict(X, study.horizons).values, weighting)
     out: list[dict[str, object]] = []
     per_call = max(1, _ROWS_PER_CALL // (size * repeats))
     for start in range(0, p, per_call):
@@ -98,7 +99,7 @@ def _permuted(study: Study) -> tuple[pd.DataFrame, dict[str, int]]:
         shuffled = pd.concat(tables, ignore_index=True)
         predicted = study.predict(shuffled, study.horizons).values.reshape(len(some), repeats, size, -1)
         for name, versions in zip(some, predicted, strict=True):
-            scores = np.array([_scores(study, y, version) for version in versions])  # (repeats, 2, horizons)
+            scores = np.array([_scores(study, y, version, weighting) for version in versions])  # (repeats, 2, horizons)
             changes = {"auc_drop": auc - scores[:, 0], "brier_rise": scores[:, 1] - brier}
             for k, t in enumerate(study.horizons):
                 row: dict[str, object] = {"feature": str(name), "horizon": t}
@@ -115,11 +116,11 @@ def _shuffled(X: pd.DataFrame, name: Any, order: IntArray) -> pd.DataFrame:
     return out
 
 
-def _scores(study: Study, y: Outcome, survival: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _scores(study: Study, y: Outcome, survival: FloatArray, weighting: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
     """Return AUC and Brier score at every horizon; NaN where one is undefined for these patients."""
     curves = (survival, study.horizons)
-    auc = cumulative_dynamic_auc(y, curves, times=study.horizons, y_train=study.weigh_by)
-    times, brier = brier_score(y, curves, study.horizons, y_train=study.weigh_by)
+    auc = cumulative_dynamic_auc(y, curves, times=study.horizons, **weighting)
+    times, brier = brier_score(y, curves, study.horizons, **weighting)
     found = (dict(zip(auc.times, auc.auc, strict=True)), dict(zip(times, brier, strict=True)))
     of_auc, of_brier = (np.array([part.get(t, np.nan) for t in study.horizons]) for part in found)
     return of_auc, of_brier

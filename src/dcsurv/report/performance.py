@@ -46,10 +46,10 @@ def discrimination(study: Study) -> Section:
                 table = evaluate(
                     study.y,
                     curves,
-                    study.weigh_by,
-                    study.n_bootstrap,
+                    n_bootstrap=study.n_bootstrap,
                     metrics=[metric],
                     random_state=study.random_state,
+                    **study.weighting(),
                 )
                 rows.append({"model": name, **_first(table)})
     tau = study.horizons[-1] if study.horizons else None
@@ -67,11 +67,12 @@ def discrimination(study: Study) -> Section:
         section.note("No reference model was passed, so there is none to compare with.")
     section.convention(
         "C-td: Antolini; ties adjusted (pycox adj_antolini); S read at the event time between nodes. CDAUC: "
-        "cumulative cases and dynamic controls at 50 times between first and last event, cases weighed by 1/G(z−), "
+        "cumulative cases and dynamic controls at 50 times between first and last event, cases weighted by 1/G(z−), "
         "ties within 1e-8, averaged over the drop of the Kaplan-Meier curve. Harrell’s and Uno’s C: of minus the "
         "mean survival time restricted to the model’s last node; Uno’s weighs events by 1/G(z−)²"
         + (f" and counts those before {study.when(tau)}" if tau is not None else "")
-        + f". G, the censoring curve, comes from the {'training' if study.weigh_by is not None else 'same'} patients. "
+        + ". "
+        + study.weighted_by
         + intervals_text(study)
     )
     section.numbers["metrics"] = rows
@@ -91,11 +92,16 @@ def error(study: Study) -> Section:
     with section.trying("The integrated Brier score"):
         for name, curves in models.items():
             if name == "Kaplan-Meier":
-                value = integrated_brier_score(study.y, curves, y_train=study.weigh_by)
+                value = integrated_brier_score(study.y, curves, **study.weighting())
                 rows.append({"model": name, "metric": "IBS", "value": value, "lower": None, "upper": None})
             else:
                 table = evaluate(
-                    study.y, curves, study.weigh_by, study.n_bootstrap, metrics=["IBS"], random_state=study.random_state
+                    study.y,
+                    curves,
+                    n_bootstrap=study.n_bootstrap,
+                    metrics=["IBS"],
+                    random_state=study.random_state,
+                    **study.weighting(),
                 )
                 rows.append({"model": name, **_first(table)})
         empty = rows[-1]["value"]
@@ -105,7 +111,7 @@ def error(study: Study) -> Section:
     if study.horizons:
         with section.trying("The Brier score at the horizons"):
             for name, curves in models.items():
-                used, score = brier_score(study.y, curves, study.horizons, y_train=study.weigh_by)
+                used, score = brier_score(study.y, curves, study.horizons, **study.weighting())
                 at_horizons[name] = [dict(zip(used, score, strict=True)).get(t, np.nan) for t in study.horizons]
     if rows:
         section.table(
@@ -127,10 +133,10 @@ def error(study: Study) -> Section:
             tables[name] = evaluate_over_time(
                 study.y,
                 curves,
-                study.weigh_by,
-                study.n_bootstrap if k == 0 else 0,
+                n_bootstrap=study.n_bootstrap if k == 0 else 0,
                 metrics=["Brier"],
                 random_state=study.random_state,
+                **study.weighting(),
             )
     if tables:
         figure = draw.metric_over_time(
@@ -147,8 +153,9 @@ def error(study: Study) -> Section:
     if study.reference_curves is not None and study.n_bootstrap:
         _differences(section, study, ["IBS"])
     section.convention(
-        "Graf’s Brier score, weighed by 1/G(z−) for events and 1/G(t) for those observed longer. Integrated: "
-        "trapezoid rule from the 5th to the 95th percentile of the observed times, divided by its length. Better "
+        "Graf’s Brier score, weighted by 1/G(z−) for events and 1/G(t) for those observed longer. "
+        f"{study.weighted_by}Integrated: trapezoid rule from the 5th to the 95th percentile of the observed times, "
+        "divided by its length. Better "
         "than Kaplan-Meier by: 1 − model / Kaplan-Meier (index of prediction accuracy). Kaplan-Meier: of the "
         + ("training patients. " if study.y_train is not None else "same patients, which flatters it a little. ")
         + intervals_text(study)
@@ -190,7 +197,7 @@ def _risk_concordance(study: Study, curves: SurvivalCurves, metric: str, tau: fl
     def once(counts: Any) -> float:
         if metric == "Harrell’s C":
             return concordance_index_harrell(study.y, risk, sample_weight=counts)
-        return concordance_index_uno(study.y, risk, y_train=study.weigh_by, tau=tau, sample_weight=counts)
+        return concordance_index_uno(study.y, risk, tau=tau, sample_weight=counts, **study.weighting())
 
     value, draws = once(None), []
     if study.n_bootstrap:
@@ -223,10 +230,10 @@ def _auc_over_time(section: Section, study: Study, models: dict[str, SurvivalCur
             tables[name] = evaluate_over_time(
                 study.y,
                 curves,
-                study.weigh_by,
-                study.n_bootstrap if k == 0 else 0,
+                n_bootstrap=study.n_bootstrap if k == 0 else 0,
                 metrics=["AUC"],
                 random_state=study.random_state,
+                **study.weighting(),
             )
     if not tables:
         return
@@ -255,10 +262,10 @@ def _differences(section: Section, study: Study, metrics: list[str]) -> None:
         table = compare(
             study.y,
             {study.reference_name: study.reference_curves, study.name: study.curves},
-            study.weigh_by,
-            study.n_bootstrap,
+            n_bootstrap=study.n_bootstrap,
             metrics=metrics,
             random_state=study.random_state,
+            **study.weighting(),
         )
         for row in records(table):
             apart = row["lower"] > 0 or row["upper"] < 0

@@ -144,6 +144,7 @@ def follow_up(study: Study) -> Section:
                 for r in at_horizons
             ],
         )
+    section.numbers |= _reach(section, study)
     section.convention(
         "Median follow-up: reverse Kaplan-Meier, in which censoring is the event and patients with an event count as "
         "censored. Survival: Kaplan-Meier; interval: Greenwood’s variance on the log(−log) scale, pointwise. At "
@@ -160,6 +161,48 @@ def follow_up(study: Study) -> Section:
         "left_out": [{"horizon": t, "reason": reason} for t, reason in study.left_out],
     }
     return section
+
+
+def _reach(section: Section, study: Study) -> dict[str, Any]:
+    """Say which features decide how long a patient could be followed, and what is predicted beyond that."""
+    found = study.follow_up
+    if found.depends:
+        section.warn(
+            f"{found.describe()} How long a patient could be followed depends on who it is; with one censoring curve "
+            "for all, the Brier score, the AUC and the calibration at a horizon would be wrong, and would favour "
+            "models that predict death where nobody could be followed. So the weights on this page follow the "
+            "features, and patients count at times that at least 5% of those like them could reach."
+        )
+    elif not np.isnan(found.concordance):
+        section.say(
+            "The features hardly predict who is censored when (concordance "
+            f"{number(found.concordance, 2)}; 0.5 is not at all), so one censoring curve serves for all."
+        )
+    until = study.curves.followed_to
+    reach: list[dict[str, Any]] = []
+    if until is not None and np.isfinite(until).all():
+        reach = [{"horizon": t, "beyond": float((until < t).mean())} for t in study.horizons]
+        counted = found.followed_until[found.groups]
+        for row in reach:
+            row["counted"] = float((counted >= row["horizon"]).mean()) if found.depends else 1.0
+        low, high = float(until.min()), float(until.max())
+        if low < high:
+            section.table(
+                "How far patients like these were followed in training",
+                ["horizon", "patients for whom it lies beyond that", "patients who count in the metrics"],
+                [[study.when(r["horizon"]), percent(r["beyond"]), percent(r["counted"])] for r in reach],
+                note=f"From {study.when(low)} for some to {study.when(high)} for others. A prediction beyond is learnt "
+                "from patients with other features; it is drawn dashed.",
+            )
+    return {
+        "censoring": {
+            "depends_on_features": found.depends,
+            "concordance": found.concordance,
+            "p_value": found.p_value,
+            "features": [{"feature": one.feature, "concordance": one.concordance} for one in found.features],
+        },
+        "reach": reach,
+    }
 
 
 def missing(study: Study) -> Section:

@@ -36,7 +36,7 @@ def at_horizons(study: Study) -> Section:
     too_few: set[float] = set()
     for t in study.horizons:
         with section.trying(f"Calibration at {study.when(t)}"):
-            result = calibration_at_horizon(study.y, study.curves, t, y_train=study.weigh_by)
+            result = calibration_at_horizon(study.y, study.curves, t, **study.weighting())
             found.append(result)
             events = int((study.y["event"] & (study.y["time"] <= t)).sum())
             if min(events, len(study.y) - events) < _TOO_FEW:
@@ -55,11 +55,11 @@ def at_horizons(study: Study) -> Section:
             table = evaluate(
                 study.y,
                 study.curves,
-                study.weigh_by,
-                study.n_bootstrap,
+                n_bootstrap=study.n_bootstrap,
                 horizons=study.horizons,
                 metrics=["ICI", "O/E"],
                 random_state=study.random_state,
+                **study.weighting(),
             )
             for row in records(table):
                 intervals[row["metric"], row["horizon"]] = (row["lower"], row["upper"])
@@ -91,7 +91,8 @@ def at_horizons(study: Study) -> Section:
     section.convention(
         "Predicted risk: mean of 1 − S(t|x). Observed risk: Kaplan-Meier. Curve: logistic regression of “event by "
         "the horizon” on a natural cubic spline (four knots) of the complementary log-log of the predicted risk, "
-        "weighed by the inverse probability of being observed. ICI, E50, E90: mean, median and 90th percentile of "
+        f"weighted by the inverse probability of being observed. {study.weighted_by}ICI, E50, E90: mean, median and "
+        "90th percentile of "
         "the distance between curve and diagonal over the patients. Points: patients grouped by predicted risk (at "
         f"least {_PER_GROUP} each), mean prediction against Kaplan-Meier with 95% interval. Grey bars: how many "
         "patients have which prediction. "
@@ -140,7 +141,7 @@ def over_the_distribution(study: Study) -> Section:
             }
             if study.n_bootstrap:
                 table = evaluate(
-                    study.y, curves, study.weigh_by, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state
+                    study.y, curves, None, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state
                 )
                 row |= {"lower": float(table["lower"].iloc[0]), "upper": float(table["upper"].iloc[0])}
             rows.append(row)

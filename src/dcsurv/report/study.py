@@ -14,10 +14,11 @@ import pandas as pd
 
 from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps
 from dcsurv.curves import SurvivalCurves
+from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.metrics import default_horizons
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.report.blocks import short
-from dcsurv.target import FloatArray, check_outcome
+from dcsurv.target import FloatArray, IntArray, check_outcome
 
 Outcome = npt.NDArray[np.void]
 
@@ -50,7 +51,8 @@ class Study:
     y: Outcome
     X_train: pd.DataFrame | None
     y_train: Outcome | None
-    weigh_by: Outcome | None  # whose censoring the metrics weigh by; None: that of the patients in y
+    weigh_by: Outcome | None  # whose one censoring curve the metrics weigh by; None: that of the patients in y
+    follow_up: FollowUp  # whether the features of the patients in X predict censoring: then weights follow them
     reference: Any
     unit: str | None
     n_bootstrap: int
@@ -85,6 +87,23 @@ class Study:
     @property
     def n_events(self) -> int:
         return int(self.y["event"].sum())
+
+    def weighting(self, rows: IntArray | None = None) -> dict[str, Any]:
+        """Return how metrics weigh the patients, or some of them, against censoring."""
+        if not self.follow_up.depends:
+            return {"y_train": self.weigh_by, "censoring": "marginal"}
+        return {"y_train": self.weigh_by, "censoring": self.follow_up if rows is None else self.follow_up.take(rows)}
+
+    @property
+    def weighted_by(self) -> str:
+        """Say where the censoring curve G comes from."""
+        if self.follow_up.depends:
+            return (
+                "G, the chance of not being censored, is estimated given the features, within groups of these patients "
+                "that were followed alike; patients count at times that at least 5% of their group could reach. "
+            )
+        whose = "training" if self.weigh_by is not None else "same"
+        return f"G, the censoring curve, comes from the {whose} patients. "
 
     @property
     def middle_horizon(self) -> float | None:
@@ -162,6 +181,7 @@ def make_study(
         X_train=train_frame,
         y_train=train,
         weigh_by=train if same_cohort else None,
+        follow_up=study_follow_up(frame, outcome),
         reference=reference,
         unit=unit or getattr(model, "time_unit", None),
         as_array=as_array,

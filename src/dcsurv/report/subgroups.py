@@ -98,9 +98,8 @@ def subgroups(study: Study) -> Section:
         )
     section.show(*pictures)
     section.convention(
-        "C-td and observed / expected as in the sections above, within each group; censoring weights from the "
-        f"{'training' if study.weigh_by is not None else 'group’s own'} patients. Numbers with more than {FEW_VALUES} "
-        "values are "
+        "C-td and observed / expected as in the sections above, within each group; the censoring weights of observed / "
+        f"expected are those of the group’s own patients. Numbers with more than {FEW_VALUES} values are "
         "cut at the thirds of these patients. No adjustment for looking at several groups. " + intervals_text(study)
     )
     section.numbers["groups"] = table.astype(object).where(table.notna(), None).to_dict("records")
@@ -167,11 +166,11 @@ def _one(study: Study, inside: Any, t: float | None) -> dict[str, Any]:
                 table = evaluate(
                     y,
                     curves,
-                    study.weigh_by,
-                    study.n_bootstrap,
+                    n_bootstrap=study.n_bootstrap,
                     horizons=None if t is None else [t],
                     metrics=[metric],
                     random_state=study.random_state,
+                    **study.weighting(np.flatnonzero(inside)),
                 )
         except ValueError:
             row["flag"] = row["flag"] or f"no {metric}"

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from dcsurv.experiments.tuning.spaces import TuningError
+from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc, integrated_brier_score
 
 Direction: TypeAlias = Literal["maximize", "minimize"]
 
-# Every metric in its default convention; censoring weights come from the training rows of the fold.
-_METRICS: Final[dict[str, tuple[Direction, Callable[[Any, Any, Any], float]]]] = {
-    "C-td": ("maximize", lambda y, curves, y_train: concordance_index_td(y, curves)),
-    "CDAUC": ("maximize", lambda y, curves, y_train: cumulative_dynamic_auc(y, curves, y_train=y_train).mean),
-    "IBS": ("minimize", lambda y, curves, y_train: integrated_brier_score(y, curves, y_train=y_train)),
-    "DDC": ("minimize", lambda y, curves, y_train: ddc(y, curves)),
+# Every metric in its default convention: censoring weights follow the features where these predict censoring; else they
+# come from the training rows of the fold.
+_METRICS: Final[dict[str, tuple[Direction, Callable[..., float]]]] = {
+    "C-td": ("maximize", lambda y, curves, **_: concordance_index_td(y, curves)),
+    "CDAUC": ("maximize", lambda y, curves, **weights: cumulative_dynamic_auc(y, curves, **weights).mean),
+    "IBS": ("minimize", lambda y, curves, **weights: integrated_brier_score(y, curves, **weights)),
+    "DDC": ("minimize", lambda y, curves, **_: ddc(y, curves)),
 }
 
 
@@ -69,9 +71,10 @@ class Criterion:
     def directions(self) -> tuple[Direction, ...]:
         return ("maximize",) if self.weights is not None else tuple(_METRICS[name][0] for name in self.metrics)
 
-    def measure(self, y: Any, curves: Any, y_train: Any) -> dict[str, float]:
+    def measure(self, y: Any, curves: Any, y_train: Any, follow_up: FollowUp) -> dict[str, float]:
         """Return every metric of predicted curves; refuse what is not a number."""
-        out = {name: float(_METRICS[name][1](y, curves, y_train)) for name in self.metrics}
+        weights = {"y_train": y_train, "censoring": follow_up}
+        out = {name: float(_METRICS[name][1](y, curves, **weights)) for name in self.metrics}
         for name, value in out.items():
             if not math.isfinite(value):
                 raise FloatingPointError(f"{name} of the held-out patients is {value}.")

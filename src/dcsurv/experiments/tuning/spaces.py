@@ -180,7 +180,7 @@ def default_space(estimator: Any, y: Any = None) -> Space:
     else:
         space["alpha"] = Float(0.01, 0.99)
     if isinstance(estimator, DCS):
-        space |= {"feature_bins": Choice((0, 8, 16)), "censoring_weights": Choice((False, True))}
+        space["feature_bins"] = Choice((0, 8, 16))
     return space
 
 

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.base import clone
 
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import TuningError
+from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.models.base import Outcome as Labels
 from dcsurv.models.base import SurvivalEstimator
 from dcsurv.models.network import NetworkEstimator
@@ -45,6 +47,11 @@ class Fold:
     y: Labels
     X_held_out: Any
     y_held_out: Labels
+
+    @cached_property
+    def follow_up(self) -> FollowUp:
+        """Whether the features predict censoring among those to judge with, and who was followed alike."""
+        return study_follow_up(self.X_held_out, self.y_held_out)
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,7 @@ class _Course:
             raise KeyboardInterrupt  # Ctrl-C ends a training, but here it must end the search
         criterion = self.evaluation.criterion
         curves = model.predict_survival_function(fold.X_held_out)
-        self.measured.append(criterion.measure(fold.y_held_out, curves, fold.y))
+        self.measured.append(criterion.measure(fold.y_held_out, curves, fold.y, fold.follow_up))
         if len(self.measured) < len(self.evaluation.folds):
             self._reach(FOLD_STEP * len(self.measured), criterion.upward(criterion.objectives(self.measured)))
         self._check_time(0.0)
@@ -159,7 +166,7 @@ class _Course:
             )
             model._after_training(train, fold.y, None)
             criterion = self.evaluation.criterion
-            now = criterion.measure(fold.y_held_out, model._curves(held_out), fold.y)
+            now = criterion.measure(fold.y_held_out, model._curves(held_out), fold.y, fold.follow_up)
             self._reach(epoch, criterion.upward(criterion.objectives([now])))
 
     def _reach(self, step: int, value: tuple[float, ...]) -> None:

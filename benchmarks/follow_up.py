@@ -1,8 +1,9 @@
 """What models predict, and what metrics say, where the possible follow-up depends on the features.
 
-Simulated cohorts with a known truth (``dcsurv.datasets.simulate``): six kinds of censoring, three sizes. The default of
-version 0.1.0, which was wrong there, is run from its own sources, in a worktree of this repository. Writes the rows and
-the page of ``docs/results/follow-up``; rows that are there already are not computed again.
+Simulated cohorts with a known truth (``dcsurv.datasets.simulate``): six kinds of censoring, three sizes. And FLCHAIN,
+where the year of enrolment decides how long a patient could be followed. The default of version 0.1.0, which was wrong
+there, is run from its own sources, in a worktree of this repository. Writes the rows and the page of
+``docs/results/follow-up``; rows that are there already are not computed again.
 
     python benchmarks/follow_up.py [--workers 2]
 """
@@ -38,6 +39,11 @@ GRID = np.linspace(0.1, 10.9, 60)
 LATE = 2007  # enrolled in the last three of ten years
 BEFORE, AFTER = "CalibratedEnsemble, 0.1.0", "CalibratedEnsemble"
 MODELS = (AFTER, BEFORE, "CoxPH")
+# FLCHAIN: the times of its curves, years of enrolment in the figure, times and day in the tables.
+DAYS = np.linspace(0, 5000, 101)[1:]
+YEARS = (1996, 1997, 1999, 2001)
+SHOWN_DAYS = (2000.0, 3500.0, 4200.0, 4600.0, 4900.0)
+SHOWN_DAY = 4600.0
 PUBLISHED = ("DCS, as published", "Kamran", "DRSA", "DCS", "CoxTime")
 
 
@@ -116,6 +122,95 @@ def _scores(test: Any, survival: np.ndarray) -> dict[str, float]:
     return out
 
 
+def flchain(model: str) -> dict[str, Any]:
+    """Fit one model to split 0 of FLCHAIN and read its curves for the others."""
+    import torch
+
+    import dcsurv
+    from dcsurv.datasets import load_flchain
+
+    torch.set_num_threads(1)
+    X, y = load_flchain()
+    train, test = dcsurv.train_test_indices(y, random_state=0)
+    estimator = build(model)
+    if model in ("DCS, as published", "Kamran", "DRSA"):
+        name = "DCS-quant" if model == "DCS, as published" else model
+        estimator = dcsurv.paper_settings(name, "flchain", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        curves = estimator.fit(X.iloc[train], y[train]).predict_survival_function(X.iloc[test])
+        values = np.minimum.accumulate(np.clip(curves.evaluate(DAYS), 0, 1), axis=1)
+    return {"model": model, "survival": np.round(values, 4).tolist()}
+
+
+def read_flchain(found: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return mean S by year of enrolment and time, and the Brier scores with both kinds of weights."""
+    import dcsurv
+    from dcsurv import metrics
+    from dcsurv.datasets import load_flchain
+
+    X, y = load_flchain()
+    _, test = dcsurv.train_test_indices(y, random_state=0)
+    year, outcome = X["sample_yr"].iloc[test].astype(int).to_numpy(), y[test]
+    means, scores = [], []
+    for row in found:
+        survival = np.array(row["survival"])
+        for one in np.unique(year):
+            inside = year == one
+            some = {
+                "model": row["model"], "year": one, "patients": int(inside.sum()),
+                "followed to": float(outcome["time"][inside].max()),
+            }  # fmt: skip
+            means += [some | {"day": t, "mean S": float(survival[inside, k].mean())} for k, t in enumerate(DAYS)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            score: dict[str, Any] = {"model": row["model"]}
+            for name in ("auto", "marginal"):
+                options: dict[str, Any] = {"X": X.iloc[test], "censoring": name}
+                by = "by features" if name == "auto" else "marginal"
+                curves = (survival, DAYS)
+                score[f"Brier at {SHOWN_DAY:g}, {by}"] = float(
+                    metrics.brier_score(outcome, curves, [SHOWN_DAY], **options)[1][0]
+                )
+                score[f"IBS, {by}"] = float(metrics.integrated_brier_score(outcome, curves, **options))
+                score[f"CDAUC, {by}"] = float(metrics.cumulative_dynamic_auc(outcome, curves, **options).mean)
+        scores.append(score)
+    return pd.DataFrame(means), pd.DataFrame(scores)
+
+
+def draw(means: pd.DataFrame) -> None:
+    """Draw mean predicted S by year of enrolment, before and after, with Kaplan-Meier as far as patients were seen."""
+    import dcsurv
+    from dcsurv.datasets import load_flchain
+    from dcsurv.figures.style import DARK, DASHED, PALETTE, mark, new_figure, save, style_context
+    from dcsurv.nonparametric import kaplan_meier
+
+    X, y = load_flchain()
+    _, test = dcsurv.train_test_indices(y, random_state=0)
+    year = X["sample_yr"].iloc[test].astype(int).to_numpy()
+    shown = ("DCS, as published", BEFORE, AFTER)
+    with style_context():
+        figure = new_figure(9.6, 3.3)
+        axes = figure.subplots(1, len(shown), sharey=True)
+        for ax, model in zip(axes, shown, strict=True):
+            for one, color in zip(YEARS, PALETTE, strict=False):
+                part = means[(means["model"] == model) & (means["year"] == one)]
+                end = float(part["followed to"].iloc[0])
+                seen = part["day"] <= end
+                ax.plot(part["day"][seen], part["mean S"][seen], color=color)
+                ax.plot(part["day"][~seen], part["mean S"][~seen], color=color, linestyle=DASHED)
+                km = kaplan_meier(y[test][year == one])
+                ax.step(km.times, km.values, where="post", color=color, linewidth=0.7, alpha=0.6)
+            ax.set(title=model, xlabel="days", xlim=(0, float(DAYS[-1])), ylim=(0, 1.02))
+        axes[0].set_ylabel("mean survival of those enrolled in a year")
+        handles = [mark(str(one), color=color, linestyle="-") for one, color in zip(YEARS, PALETTE, strict=False)]
+        handles.append(mark("predicted beyond the last patient of that year", color=DARK, linestyle=DASHED))
+        handles.append(mark("Kaplan-Meier", color=DARK, linestyle="-", linewidth=0.7))
+        figure.legend(handles=handles, loc="outside lower center", ncols=6)
+        (OUT / "figures").mkdir(exist_ok=True)
+        save(figure, OUT / "figures" / "flchain")
+
+
 def tasks() -> list[tuple[str, str, int, int]]:
     out = [(m, d, n, s) for d in DESIGNS for n, count in SIZES.items() for s in range(count) for m in MODELS]
     out += [(m, SHOWN, SHOWN_SIZE, s) for s in range(SHOWN_COHORTS) for m in MODELS]
@@ -127,21 +222,31 @@ def run(task: tuple[str, str, int, int], before: Path) -> dict[str, Any]:
     """Run a task, in a process of its own if it needs the sources of version 0.1.0."""
     if task[0] != BEFORE:
         return fit_and_read(*task)
-    environment = {**os.environ, "PYTHONPATH": str(before / "src")}
-    words = [sys.executable, __file__, "--one", json.dumps(task)]
-    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    row = _elsewhere(["--one", json.dumps(task)], before)
     test = simulate(task[1], TEST_PATIENTS, 1000 + task[3])
     return row | _scores(test, np.array(row.pop("survival")))
 
 
-def write(rows: pd.DataFrame) -> None:
+def _elsewhere(words: list[str], before: Path) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(before / "src")}
+    done = subprocess.run(
+        [sys.executable, __file__, *words], env=environment, check=True, capture_output=True, text=True
+    )
+    out: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return out
+
+
+def run_flchain(model: str, before: Path) -> dict[str, Any]:
+    return _elsewhere(["--flchain", model], before) if model == BEFORE else flchain(model)
+
+
+def write(rows: pd.DataFrame, means: pd.DataFrame, scores: pd.DataFrame) -> None:
     """Write the rows and the tables of the page."""
     order = [*MODELS, *PUBLISHED]
     rows = rows.assign(place=rows["model"].map(order.index)).sort_values(["design", "n", "cohort", "place"])
     rows.drop(columns="place").round(5).to_csv(OUT / "rows.csv", index=False)
-    lines = ["# Follow-up that depends on the features: the simulations", ""]
-    lines += ["Made by `python benchmarks/follow_up.py`; every number is in `rows.csv`.", ""]
+    lines = ["# Follow-up that depends on the features", ""]
+    lines += ["Made by `python benchmarks/follow_up.py`; every number is in the CSV files beside this page.", ""]
     shown = rows[(rows["design"] == SHOWN) & (rows["n"] == SHOWN_SIZE)]
     lines += [
         f"Enrolled over ten years, closed in year 11, {SHOWN_SIZE:,} patients: mean S of those enrolled in the last "
@@ -171,7 +276,27 @@ def write(rows: pd.DataFrame) -> None:
             spread = f" ± {gap.std() / np.sqrt(len(gap)):.4f}" if len(gap) > 1 else ""
             numbers = " | ".join(f"{part[model].mean():.4f}" for model in MODELS)
             lines.append(f"| {design} | {n:,} | {len(part)} | {numbers} | {gap.mean():+.4f}{spread} |")
-    lines += ["", "± is the standard error of the mean difference over the cohorts."]
+    lines += ["", "± is the standard error of the mean difference over the cohorts.", ""]
+    lines += ["## FLCHAIN, split 0", "", "![Mean survival by year of enrolment](figures/flchain.png)", ""]
+    listed = ", ".join(f"{t:g}" for t in SHOWN_DAYS)
+    years = sorted(means.loc[means["patients"] >= 20, "year"].unique())
+    lines += [f"Mean predicted S at {listed} days by year of enrolment, years with at least 20 test patients:", ""]
+    ends = means.drop_duplicates("year").set_index("year")["followed to"]
+    lines += ["| model | " + " | ".join(f"{one} (to {ends[one]:,.0f})" for one in years) + " |"]
+    lines += ["| --- " * (len(years) + 1) + "|"]
+    for model in means["model"].unique():
+        part = means[means["model"] == model].set_index(["year", "day"])["mean S"]
+        cells = [" ".join(f"{part[one, t]:.2f}".lstrip("0") for t in SHOWN_DAYS) for one in years]
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "Scores of the same curves, with weights that follow the features and with one censoring curve for all:",
+        "",
+    ]
+    lines += ["| " + " | ".join(scores.columns) + " |", "| --- " * scores.shape[1] + "|"]
+    lines += [
+        "| " + " | ".join(str(v) if isinstance(v, str) else f"{v:.4f}" for v in row) + " |" for row in scores.to_numpy()
+    ]
     (OUT / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -179,7 +304,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--flchain", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.flchain:
+        print(json.dumps(flchain(options.flchain)))
+        return
     if options.one:
         print(json.dumps(fit_and_read(*json.loads(options.one))))
         return
@@ -198,9 +327,17 @@ def main() -> None:
                 done.append(row)
                 pd.DataFrame(done).to_csv(path, index=False)  # goes on here after a kill
                 print(f"{count} of {len(waiting)}: {row['model']}, {row['design']}, {row['n']}", flush=True)
+            if not (OUT / "flchain.csv").exists():
+                models = ("DCS, as published", "Kamran", "DRSA", BEFORE, "DCS", AFTER, "CoxTime", "CoxPH")
+                pool = joblib.Parallel(n_jobs=options.workers)
+                means, scores = read_flchain(pool(joblib.delayed(run_flchain)(model, before) for model in models))
+                means.round(4).to_csv(OUT / "flchain.csv", index=False)
+                scores.round(4).to_csv(OUT / "flchain-scores.csv", index=False)
         finally:
             subprocess.run([*git, "remove", "--force", str(before)], check=True)
-    write(pd.DataFrame(done))
+    means = pd.read_csv(OUT / "flchain.csv")
+    draw(means)
+    write(pd.DataFrame(done), means, pd.read_csv(OUT / "flchain-scores.csv"))
 
 
 if __name__ == "__main__":

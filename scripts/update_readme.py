@@ -96,7 +96,7 @@ def calibrated() -> str:
         cells = []
         for cohort in COHORTS:
             row = found.get((cohort, model))
-            cells.append("" if row is None else " / ".join(f"{float(row[f'{m} mean']):.4f}" for m in metrics))
+            cells.append("" if row is None else " / ".join(_number(row[f"{m} mean"]) for m in metrics))
         rows.append((model, *cells))
     runs = sorted({int(float(row["runs"])) for row in found.values()})
     command = re.search(r"Made by `([^`]+)`", (RESULTS / "calibrated" / "README.md").read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def goals() -> str:
     for k, cohort in enumerate(COHORTS):
         for metric, wanted in _GOALS.items():
             column, sign = f"{metric} mean", 1 if metric in _HIGHER else -1
-            values = {model: float(row[column]) for (name, model), row in found.items() if name == cohort}
+            values = {m: float(row[column]) for (name, m), row in found.items() if name == cohort and row[column]}
             ours = values.pop("calibrated DCS")
             paper = max((m for m in values if m in _MODELS), key=lambda m: sign * values[m])
             peers = [m for m in values if m not in _MODELS]
@@ -154,6 +154,30 @@ def goals() -> str:
     return _table(header, rows)
 
 
+def follow_up_flchain() -> str:
+    """Return the table of FLCHAIN by year of enrolment."""
+    return _follow_up("| model | 19")
+
+
+def follow_up_simulation() -> str:
+    """Return the table of the simulation with staggered enrolment."""
+    return _follow_up("| model | cohorts |")
+
+
+def follow_up_designs() -> str:
+    """Return the errors in every design."""
+    return _follow_up("| follow-up |")
+
+
+def _follow_up(head: str) -> str:
+    """Return the table of the study of follow-up that begins so."""
+    path = RESULTS / "follow-up" / "README.md"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith(head))
+    last = next(k for k in range(first, len(lines) + 1) if k == len(lines) or not lines[k].startswith("|"))
+    return "\n".join(lines[first:last])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "quality": quality,
     "bench": bench,
@@ -162,6 +186,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "models": models,
     "calibrated": calibrated,
     "goals": goals,
+    "follow-up-flchain": follow_up_flchain,
+    "follow-up-simulation": follow_up_simulation,
+    "follow-up-designs": follow_up_designs,
 }
 
 
@@ -188,6 +215,11 @@ def _table(header: list[str], rows: list[tuple[str, ...]]) -> str:
 def _table_of(path: Path) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if line.startswith("|"))
+
+
+def _number(text: str) -> str:
+    """Return a number with four digits; a dash where there is none."""
+    return f"{float(text):.4f}" if text else "–"
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -380,3 +380,81 @@ def test_a_fitted_model_keeps_nothing_per_patient() -> None:
         fitted = model.fit(cohort.X, cohort.y)
         assert fitted.follow_up_.depends
         assert len(fitted.follow_up_.groups) == 0
+
+
+def test_the_paper_keeps_its_score_and_old_files_say_which_they_had() -> None:
+    assert dcsurv.DCS()._criterion() == "likelihood"
+    assert dcsurv.DCS(convention="paper")._criterion() == "ranked"
+    assert dcsurv.paper_settings("DCS-quant", "metabric")._criterion() == "ranked"
+    fixtures = Path(__file__).parent / "fixtures" / "format1"
+    model, ensemble = (dcsurv.load(fixtures / f"{name}.safetensors") for name in ("DCS", "CalibratedEnsemble"))
+    assert model.criterion in ("ranked", "weighted")
+    assert model.follow_up_ is None
+    assert all(
+        member.criterion in ("ranked", "weighted") for member in ensemble.members_ if hasattr(member, "criterion")
+    )
+    with pytest.raises(ValueError, match="criterion is 'brier'"):
+        dcsurv.DCS(criterion="brier").fit(np.zeros((4, 1)), ([1.0, 2.0, 3.0, 4.0], [1, 0, 1, 1]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tables of patients enrolled over ten years, in days, and a model fitted to one of them."""
+    out = tmp_path_factory.mktemp("staggered")
+    for name, seed in (("patients", 1), ("others", 2)):
+        cohort = simulate("staggered", 700, random_state=seed)
+        days = (cohort.y["time"] * 365.25).round() + 1
+        cohort.X.assign(days=days, died=cohort.y["event"].astype(int)).to_csv(out / f"{name}.csv", index=False)
+    model = ["--model", "coxph", "--horizons", "1y,8y", "--bootstrap", "5"]
+    said = run("fit", out / "patients.csv", *OUTCOME, "--unit", "days", *model, "-o", out / "m.safetensors")
+    (out / "fit.txt").write_text(" ".join((said.stdout + said.stderr).split()))
+    return out
+
+
+OUTCOME = ("--time", "days", "--event", "died")
+
+
+def run(*words: Any) -> Any:
+    from typer.testing import CliRunner
+
+    from dcsurv.cli.app import app
+
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_check_fit_evaluate_and_info_name_the_feature(folder: Path) -> None:
+    checked = " ".join(run("check", folder / "patients.csv", *OUTCOME, "--unit", "days").stdout.split())
+    assert "Follow-up depends on the features: enrolled (concordance 0.9" in checked
+    assert "Follow-up depends on the features: enrolled" in (folder / "fit.txt").read_text()
+    done = run("evaluate", folder / "m.safetensors", folder / "others.csv", "--bootstrap", "5")
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "enrolled (concordance 0.9" in said
+    assert "follow the features, and patients count at times that others like them could reach" in said
+    assert "enrolled (concordance 0.9" in run("info", folder / "m.safetensors").stdout
+
+
+def test_predictions_say_how_far_they_reach(folder: Path) -> None:
+    done = run("predict", folder / "m.safetensors", folder / "others.csv", "-o", folder / "p.csv")
+    table, patients = pd.read_csv(folder / "p.csv"), pd.read_csv(folder / "others.csv")
+    assert table.columns[-1] == "followed_to"
+    assert np.corrcoef(table["followed_to"], patients["enrolled"])[0, 1] < -0.95
+    beyond = int((table["followed_to"] < 8 * 365.25).sum())
+    assert 300 < beyond < 600
+    assert f"8y ({beyond} of 700)" in " ".join((done.stdout + done.stderr).split())
+
+
+def test_the_report_names_the_feature_and_lists_what_lies_beyond(folder: Path) -> None:
+    from dcsurv.report import write_report
+
+    train, test = (simulate("staggered", 700, random_state=seed) for seed in (1, 2))
+    model = CoxPH(time_unit="years").fit(train.X, train.y)
+    made = write_report(folder / "r.html", model, test.X, test.y, horizons=[2.0, 8.0], n_bootstrap=0)
+    text = (folder / "r.html").read_text()
+    assert "enrolled (concordance 0.9" in text
+    assert "beyond the follow-up of such patients" in text
+    numbers = made.numbers["follow-up"]
+    assert numbers["censoring"]["depends_on_features"]
+    assert [row["horizon"] for row in numbers["reach"]] == [2.0, 8.0]
+    assert numbers["reach"][0]["beyond"] < 0.2 < 0.5 < numbers["reach"][1]["beyond"]

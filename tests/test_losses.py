@@ -202,3 +202,55 @@ def test_beyond_the_grid_an_event_counts_as_outliving_it() -> None:
     beyond, last = torch.tensor([5]), torch.tensor([4])
     event, censored = torch.tensor([True]), torch.tensor([False])
     assert drsa(logits, beyond, event, alpha=0.3) == drsa(logits, last, censored, alpha=0.3)
+
+
+def test_the_likelihood_is_that_of_curves_that_run_linearly() -> None:
+    """Against SurvivalCurves: the density of an event, the survival at a censoring, node by node."""
+    from dcsurv.curves import SurvivalCurves
+    from dcsurv.grid import TimeGrid
+    from dcsurv.losses import discrete_likelihood, survival_from_logits
+
+    rng = np.random.default_rng(0)
+    grid = TimeGrid(np.array([1.0, 2.0, 4.0, 7.0]), "quantile")
+    time = np.concatenate([[1.0, 4.0, 7.0, 9.0, 9.0], rng.uniform(0, 8, 40)])  # at nodes, beyond the grid, between
+    event = np.concatenate([[0, 1, 0, 1, 0], rng.integers(0, 2, 40)]).astype(bool)
+    logits = torch.tensor(rng.normal(size=(45, 4)))
+    curves = SurvivalCurves(grid.nodes, survival_from_logits(logits).numpy())
+    ours = discrete_likelihood(
+        logits, torch.tensor(grid.bucket(time)), torch.tensor(event), torch.tensor(grid.passed(time))
+    )
+    knots = np.append(0.0, grid.nodes)
+    for i, (z, d) in enumerate(zip(time, event, strict=True)):
+        if d and z <= 7:
+            end = int(np.searchsorted(knots, z))
+            at = curves[i](knots[[end - 1, end]])
+            expected = -np.log(at[0] - at[1])  # the chance of an event in the interval
+        else:
+            expected = -np.log(curves[i](min(z, 7.0)))
+        assert float(ours[i]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_likelihood_and_its_gradient_stay_finite() -> None:
+    from dcsurv.losses import likelihood_ranking
+
+    logits = torch.tensor([[-200.0, 200.0], [200.0, -200.0], [0.0, 0.0]], requires_grad=True)
+    bucket, passed = torch.tensor([0, 2, 1]), torch.tensor([1.0, 1.0, 0.0])
+    for event in ([1, 0, 1], [0, 0, 0]):
+        loss = likelihood_ranking(logits, bucket, torch.tensor(event), passed, lam=0.5, sigma=1.0)
+        (gradient,) = torch.autograd.grad(loss, logits)
+        assert torch.isfinite(loss)
+        assert torch.isfinite(gradient).all()
+
+
+def test_weights_of_the_likelihood_are_copies() -> None:
+    from dcsurv.losses import likelihood_ranking
+
+    torch.manual_seed(0)
+    logits, bucket = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 1, 0])
+    event, passed = torch.tensor([1, 0, 1, 0, 1, 0]), torch.full((6,), 0.5, dtype=torch.float64)
+    weight = torch.tensor([2.0, 1, 1, 1, 1, 1], dtype=torch.float64)
+    rows = torch.tensor([0, 0, 1, 2, 3, 4, 5])
+    kernel = {"lam": 0.5, "sigma": 1.0}
+    weighted = likelihood_ranking(logits, bucket, event, passed, sample_weight=weight, **kernel)
+    copied = likelihood_ranking(logits[rows], bucket[rows], event[rows], passed[rows], **kernel)
+    assert float(weighted) == pytest.approx(float(copied), abs=1e-12)

@@ -250,7 +250,7 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
     if fitted.follow_up_ is not None and fitted.follow_up_.depends:
         shell.say(f"  follow-up  {fitted.follow_up_.describe()}")
         low, high = (describe_time(float(t), card.unit) for t in np.quantile(fitted.follow_up_.followed_until, [0, 1]))
-        shell.say(f"             Training patients were followed to {low} or {high}, depending on who they are.")
+        shell.say(f"             Training patients were followed to between {low} and {high}, depending on them.")
     shell.say(f"  horizons   {', '.join(horizon.label for horizon in card.horizons)}")
     shell.say(
         f"  versions   {', '.join(f'{name} {number}' for name, number in header['versions'].items())}; file format "

@@ -204,7 +204,8 @@ def _reach(cohort: Cohort) -> Iterator[Finding]:
         low, high = (describe_time(float(t), cohort.unit) for t in np.quantile(found.followed_until, [0, 1]))
         yield Finding(
             "note", "follow-up-depends-on-features",
-            f"{found.describe()} Some patients could be followed to {low} only, others to {high}.",
+            f"follow-up depends on the features: {found.describe()} Some patients could be followed to {low} only, "
+            f"others to {high}.",
             "The default model allows for it, and evaluations weigh by it. DRSA, Kamran and DCS as published do not: "
             "they predict that patients die who could not be followed so far. Predictions beyond such a time are "
             "marked, in the column followed_to.",

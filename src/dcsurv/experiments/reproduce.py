@@ -380,7 +380,7 @@ def _repeated_tables(out: Reproduction, results: Results) -> None:
 
 
 def _joined(columns: Sequence[str], row: pd.Series) -> str:
-    return " / ".join(f"{row[column]:.4f}" for column in columns)
+    return " / ".join("–" if pd.isna(row[column]) else f"{row[column]:.4f}" for column in columns)
 
 
 def _gap(row: pd.Series) -> str:

@@ -188,6 +188,5 @@ class DCS(GridEstimator):
     def _known_parameters(cls, saved: Header) -> Header:
         """Rename what files of version 0.1 hold: two criteria, told apart by whether there were weights."""
         known = dict(saved)
-        if "censoring_weights" in known:
-            known["criterion"] = "weighted" if known.pop("censoring_weights") else "ranked"
-        return known
+        weighted = known.pop("censoring_weights", False)
+        return {"criterion": "weighted" if weighted else "ranked", **known}

@@ -191,8 +191,11 @@ def _reach(section: Section, study: Study) -> dict[str, Any]:
                 "How far patients like these were followed in training",
                 ["horizon", "patients for whom it lies beyond that", "patients who count in the metrics"],
                 [[study.when(r["horizon"]), percent(r["beyond"]), percent(r["counted"])] for r in reach],
-                note=f"From {study.when(low)} for some to {study.when(high)} for others. A prediction beyond is learnt "
-                "from patients with other features; it is drawn dashed.",
+            )
+            section.note(
+                f"Patients like these were followed to {study.when(low)}, or to as late as {study.when(high)}, "
+                "depending on their features. What is predicted for later was learnt from patients with other features; it is "
+                "drawn dashed."
             )
     return {
         "censoring": {

@@ -99,6 +99,16 @@ def test_few_patients_or_no_censoring_make_one_group() -> None:
     assert everybody.followed_until[0] == y["time"].max()
 
 
+def test_what_is_no_number_is_left_out() -> None:
+    cohort = simulate("staggered", 500)
+    odd = cohort.X.assign(empty=np.nan, note=[f"patient {k} was seen" for k in range(500)], big=np.inf)
+    plain, found = study_follow_up(cohort.X, cohort.y), study_follow_up(odd, cohort.y)
+    np.testing.assert_array_equal(found.groups, plain.groups)
+    nothing = study_follow_up(odd[["empty", "note"]], cohort.y)
+    assert not nothing.depends
+    assert study_follow_up(cohort.X["enrolled"].to_numpy()[:, None], cohort.y).features[0].feature == "column 0"
+
+
 def test_weights_of_zero_are_patients_who_are_not_there() -> None:
     cohort = simulate("staggered", 800)
     weight = np.repeat([1.0, 0.0], 400)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy.stats import norm
 
 from dcsurv.nonparametric import LOWEST_CENSORING, StepFunction, breslow, censoring_curve
@@ -39,6 +40,7 @@ _MOST_COLUMNS, _MOST_FEATURES = 30, 100
 # A column with more values than this may bend: besides itself it enters beyond each of these quantiles.
 _FEW_VALUES, _BENDS = 4, (1 / 3, 2 / 3)
 _LEVELS = 64
+_CHUNK = 1 << 16
 _INFLUENCE_GROUPS = 12
 _MOST_NAMED = 3
 
@@ -60,7 +62,10 @@ class _Score:
     cuts: FloatArray  # between the groups, ascending
 
     def __call__(self, X: npt.NDArray[Any]) -> FloatArray:
-        out: FloatArray = _bent(X[:, self.columns], self.knots) @ self.slopes.ravel()
+        out = np.empty(len(X))
+        for start in range(0, len(X), _CHUNK):  # the bends are several copies of the columns
+            some = slice(start, start + _CHUNK)
+            out[some] = _bent(X[some][:, self.columns], self.knots) @ self.slopes.ravel()
         return out
 
 
@@ -231,13 +236,33 @@ def study_follow_up(
 
 
 def _as_columns(X: Any, names: Sequence[str] | None) -> tuple[npt.NDArray[Any], list[str]]:
-    """Return features as numbers, and of which feature each column is."""
+    """Return features as numbers, and of which feature each column is.
+
+    A feature that cannot be turned into numbers (without a single value here, or free text) tells nothing and is left
+    out: an evaluation must not fail because of it.
+    """
     if names is not None:
         return np.asarray(X), list(names)
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X)).add_prefix("column ")
+    try:
+        return _numbers(frame)
+    except ValueError:
+        columns, owners = [np.zeros((len(frame), 0), dtype=np.float32)], []
+        for k in range(frame.shape[1]):
+            try:
+                part, own = _numbers(frame.iloc[:, [k]])
+            except ValueError:
+                continue
+            columns.append(part)
+            owners += own
+        return np.concatenate(columns, axis=1), owners
+
+
+def _numbers(frame: pd.DataFrame) -> tuple[npt.NDArray[Any], list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        preprocessor = Preprocessor().fit(X)
-        return preprocessor.transform(X), preprocessor.feature_of_each_column()
+        preprocessor = Preprocessor().fit(frame)
+        return preprocessor.transform(frame), preprocessor.feature_of_each_column()
 
 
 def _some_rows(weight: FloatArray) -> IntArray:

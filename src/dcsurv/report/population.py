@@ -194,8 +194,8 @@ def _reach(section: Section, study: Study) -> dict[str, Any]:
             )
             section.note(
                 f"Patients like these were followed to {study.when(low)}, or to as late as {study.when(high)}, "
-                "depending on their features. What is predicted for later was learnt from patients with other features; it is "
-                "drawn dashed."
+                "depending on their features. What is predicted for later was learnt from patients with other "
+                "features; it is drawn dashed."
             )
     return {
         "censoring": {

@@ -196,9 +196,9 @@ def draw(means: pd.DataFrame) -> None:
             for one, color in zip(YEARS, PALETTE, strict=False):
                 part = means[(means["model"] == model) & (means["year"] == one)]
                 end = float(part["followed to"].iloc[0])
-                seen = part["day"] <= end
-                ax.plot(part["day"][seen], part["mean S"][seen], color=color)
-                ax.plot(part["day"][~seen], part["mean S"][~seen], color=color, linestyle=DASHED)
+                last = int((part["day"] <= end).sum())
+                ax.plot(part["day"][:last], part["mean S"][:last], color=color)
+                ax.plot(part["day"][last - 1 :], part["mean S"][last - 1 :], color=color, linestyle=DASHED)
                 km = kaplan_meier(y[test][year == one])
                 ax.step(km.times, km.values, where="post", color=color, linewidth=0.7, alpha=0.6)
             ax.set(title=model, xlabel="days", xlim=(0, float(DAYS[-1])), ylim=(0, 1.02))

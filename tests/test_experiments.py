@@ -161,12 +161,16 @@ def test_coxph_rows_hold_the_exact_targets(results):
 
 def test_metrics_can_be_recomputed_from_the_stored_curves(results):
     _, found = results
-    _, y = load("metabric")
+    X, y = load("metabric")
     for _, row in found.rows.iterrows():
         train, test = train_test_indices(y, random_state=row["split"])
-        table = evaluate(y[test], found.curves(row["key"]), y[train]).set_index("metric")["value"]
+        curves = found.curves(row["key"])
+        table = evaluate(y[test], curves, y[train], X=X.iloc[test]).set_index("metric")["value"]
         for metric in ("C-td", "CDAUC", "IBS", "DDC"):
             assert table[metric] == row[metric]
+        table = evaluate(y[test], curves, y[train], censoring="marginal").set_index("metric")["value"]
+        for metric in ("CDAUC", "IBS"):
+            assert table[metric] == row[f"marginal {metric}"]
 
 
 def test_running_a_finished_plan_trains_nothing_and_gives_the_same_rows(results, monkeypatch):

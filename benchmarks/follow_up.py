@@ -259,9 +259,9 @@ def write(rows: pd.DataFrame, means: pd.DataFrame, scores: pd.DataFrame) -> None
     for model in ("DCS, as published", "Kamran", "DRSA", BEFORE, "DCS", AFTER, "CoxTime", "CoxPH"):
         part = shown[shown["model"] == model]
         if len(part):
-            means = " ".join(f"{part[f'late {t:g}'].mean():.2f}".lstrip("0") for t in TIMES)
+            late = " ".join(f"{part[f'late {t:g}'].mean():.2f}".lstrip("0") for t in TIMES)
             numbers = " | ".join(f"{part[name].mean():.4f}" for name in ("MAE", "IBS", "marginal IBS"))
-            lines.append(f"| {model} | {len(part)} | {means} | {numbers} |")
+            lines.append(f"| {model} | {len(part)} | {late} | {numbers} |")
     lines += ["", "MAE of S, means over the cohorts:", ""]
     lines += [
         f"| follow-up | patients | cohorts | {AFTER} | {BEFORE} | CoxPH | difference, after - before |",

@@ -122,8 +122,8 @@ class FollowUp:
             return ""
         named = [one for one in self.features if one.concordance >= _NAMED_ABOVE][:_MOST_NAMED]
         if not named:
-            first = f", {self.features[0].feature} most of them" if self.features else ""
-            return f"The features together{first} predict censoring: concordance {self.concordance:.2f}."
+            first = f" (most of all {self.features[0].feature})" if self.features else ""
+            return f"all features together{first} predict censoring: concordance {self.concordance:.2f}."
         parts = [f"{one.feature} (concordance {one.concordance:.2f})" for one in named]
         listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         return f"{listed} predict{'s' if len(parts) == 1 else ''} censoring."

@@ -52,7 +52,7 @@ _PACKED: dict[str, tuple[str, str, str, list[str], Any]] = {
     "gbsg2": ("GBSG.csv", "rfst", "cens", ["id"], 1),
 }
 _DENSE = {
-    "censoring_weights": True,
+    "criterion": "weighted",
     "encoder_layers": 2,
     "encoder_size": 64,
     "decoder_layers": 0,
@@ -62,12 +62,12 @@ _DENSE = {
 }
 _BINNED = {**_DENSE, "feature_bins": 16}
 CANDIDATES: dict[str, dict[str, Any]] = {
-    "LSTM, plain score": {"lam": 0.5},
-    "LSTM": {"lam": 0.5, "censoring_weights": True},
-    "LSTM, 16 bins": {"lam": 0.5, "censoring_weights": True, "feature_bins": 16},
+    "LSTM, plain score": {"lam": 0.5, "criterion": "ranked"},
+    "LSTM": {"lam": 0.5, "criterion": "weighted"},
+    "LSTM, 16 bins": {"lam": 0.5, "criterion": "weighted", "feature_bins": 16},
     "dense": _DENSE,
     "dense, the paper's grid and start": {**_DENSE, "convention": "paper"},
-    "dense, plain score": {**_DENSE, "censoring_weights": False},
+    "dense, plain score": {**_DENSE, "criterion": "ranked"},
     "dense, 8 bins": {**_DENSE, "feature_bins": 8},
     "dense, 16 bins": _BINNED,
     "dense, 16 bins, λ 1": {**_BINNED, "lam": 1.0},

@@ -95,6 +95,8 @@ def blocks(page: Path) -> list[Block]:
     found = []
     for match in _FENCE.finditer(text):
         words = match["info"].split()
+        if words and words[0].startswith("{"):  # a directive of the site, such as a list of the reference
+            continue
         found.append(
             Block(
                 page,

@@ -33,7 +33,7 @@ class Recalibration:
     horizons
         Quartiles of the local event times, (h,).
     mean_change
-        Mean over the local patients of |S'(t) - S(t)| at each horizon.
+        Mean over the local patients of ``|S'(t) - S(t)|`` at each horizon.
     ratio_before, ratio_after
         Observed (Kaplan-Meier, within groups of alike follow-up) over expected risk at each horizon; 1 is perfect. The
         one after is in-sample: the map was fitted to these very patients.

@@ -57,7 +57,7 @@ class HorizonCalibration:
     predicted, observed
         The calibration curve: predicted risk (ascending) and the share that had the event, smoothed.
     ici, e50, e90
-        Mean, median and 90th percentile over patients of |observed - predicted|.
+        Mean, median and 90th percentile over patients of ``|observed - predicted|``.
     expected_risk, observed_risk
         Mean predicted risk and Kaplan-Meier risk of the patients who count.
     ratio

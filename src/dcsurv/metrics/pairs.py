@@ -15,9 +15,9 @@ class PairCounts(NamedTuple):
     Attributes
     ----------
     event_event
-        |A|: patient j had the event too, d_i = d_j = 1.
+        ``|A|``: patient j had the event too, d_i = d_j = 1.
     event_any
-        |B|: patient j had the event or was censored, d_i = 1.
+        ``|B|``: patient j had the event or was censored, d_i = 1.
     """
 
     event_event: int
@@ -25,14 +25,14 @@ class PairCounts(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """F = |B| / |A|, how many times more pairs there are when censored partners count."""
+        """``F = |B| / |A|``, how many times more pairs there are when censored partners count."""
         if self.event_event == 0:
             raise ValueError("no two events at different times, so |A| is 0 and |B| / |A| does not exist.")
         return self.event_any / self.event_event
 
 
 def pair_counts(y: Any) -> PairCounts:
-    """Count the comparable pairs |A| and |B| in O(n log n).
+    """Count the comparable pairs ``|A|`` and ``|B|`` in O(n log n).
 
     ::
 

@@ -28,7 +28,7 @@ class EncoderDecoder(nn.Module):
     n_features, n_nodes
         Number of inputs and of output nodes, L.
     feature_bins
-        Bins of the :class:`PiecewiseLinear` embedding before the encoder; 0: the features as they are.
+        Bins of the ``PiecewiseLinear`` embedding before the encoder; 0: the features as they are.
     step_input
         Whether the position l/L of the node is joined to the features at every step.
     """

@@ -56,7 +56,7 @@ def train(
     network
         Left in evaluation mode.
     loss
-        ``loss(network, rows)`` for a batch of row numbers; see :data:`BatchLoss`.
+        ``loss(network, rows)`` for a batch of row numbers; see ``BatchLoss``.
     train_rows, validation_rows
         Row numbers, int64, on the device of the data.
     batch_size

@@ -39,8 +39,8 @@ from dcsurv.experiments.tuning import (
     read_settings,
 )
 from dcsurv.experiments.tuning.spaces import make_space, nearest, settled
-from dcsurv.experiments.tuning.study import Study
-from dcsurv.experiments.tuning.trials import Evaluation, Outcome, bars, make_folds, make_indices
+from dcsurv.experiments.tuning.study import TrialStudy
+from dcsurv.experiments.tuning.trials import TrialResult, TrialRunner, bars, make_folds, make_indices
 from dcsurv.models.paper import paper_settings
 from dcsurv.training import watch
 
@@ -224,7 +224,7 @@ def evaluation(data, model, n_folds=3, criterion="CDAUC", share=True, **options)
     indices = make_indices(n_folds, y, 0)
     folds = make_folds(model, X, y, indices, share=share)
     runner = clone(model).set_params(preprocess=None) if share else model
-    return Evaluation(runner, folds, Criterion.make(criterion), **options)
+    return TrialRunner(runner, folds, Criterion.make(criterion), **options)
 
 
 @pytest.mark.parametrize(
@@ -575,7 +575,7 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(data, tmp_path):
 
 
 def open_study(storage, owner=None):
-    study = Study(storage, "s", Criterion.make("CDAUC"), PENALTY, {}, 0)
+    study = TrialStudy(storage, "s", Criterion.make("CDAUC"), PENALTY, {}, 0)
     study._owner = owner or study._owner
     return study
 
@@ -614,7 +614,7 @@ def test_searches_of_one_process_leave_each_others_trials_alone(tmp_path):
 
 def test_a_lost_trial_is_nobodys_measure(dead, tmp_path):
     here, gone = open_study(tmp_path / "study"), open_study(tmp_path / "study", dead)
-    outcome = Outcome("complete", 1.0, {1000: (0.7,)}, [{"CDAUC": 0.7}, {"CDAUC": 0.6}])
+    outcome = TrialResult("complete", 1.0, {1000: (0.7,)}, [{"CDAUC": 0.7}, {"CDAUC": 0.6}])
     killed = gone.propose()
     for name, value in (("state", "complete"), ("steps", {"1000": [0.7]})):  # and killed before the last line
         killed.trial.set_user_attr(name, value)

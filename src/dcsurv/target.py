@@ -16,6 +16,8 @@ import pandas as pd
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+# What make_outcome builds: one (event, time) per patient.
+Outcome: TypeAlias = npt.NDArray[np.void]
 
 OUTCOME_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 from typer.core import TyperGroup
 
 # Results go to standard output, everything else to standard error.
@@ -107,10 +108,10 @@ def _notes_from_warnings() -> Iterator[None]:
         yield
 
 
-class Steps:
+class StepLine:
     """The steps of a command, one after the other, and the epochs of trainings in this process."""
 
-    def __init__(self, bar: Progress | None) -> None:
+    def __init__(self, bar: Bar | None) -> None:
         self._bar = bar
         self._task: Any = None
         self._text, self._networks = "", 0
@@ -158,14 +159,14 @@ class Shell:
             sys.stdout.flush()
 
     @contextmanager
-    def steps(self) -> Iterator[Steps]:
+    def steps(self) -> Iterator[StepLine]:
         """Show which step a command is at, and for how long; one line per step where there is no terminal."""
         if not err.is_terminal:
-            yield Steps(None)
+            yield StepLine(None)
             return
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        with Progress(*columns, console=err) as bar:
-            steps = Steps(bar)
+        with Bar(*columns, console=err) as bar:
+            steps = StepLine(bar)
             yield steps
             steps.end()
 
@@ -181,7 +182,7 @@ class Shell:
             TextColumn("{task.completed:,.0f} rows"),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=err, transient=True) as bar:
+        with Bar(*columns, console=err, transient=True) as bar:
             task = bar.add_task(text, total=None)
             yield lambda rows: bar.update(task, completed=rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from dcsurv.cli.shell import Shell
@@ -22,15 +22,15 @@ _MEANING = (
 )
 
 
-def plain_table(*header: str, right: Sequence[int] = ()) -> Table:
+def plain_table(*header: str, right: Sequence[int] = ()) -> Grid:
     """Return an empty table; cells are printed as they are."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    table = Grid(box=SIMPLE_HEAD, show_edge=False)
     for k, name in enumerate(header):
         table.add_column(name, justify="right" if k in right else "left", overflow="fold")
     return table
 
 
-def show_table(shell: Shell, title: str, table: Table) -> None:
+def show_table(shell: Shell, title: str, table: Grid) -> None:
     """Show a table under its title."""
     shell.show()
     shell.show(Text(title, style="bold"))
@@ -42,7 +42,7 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def add(table: Table, *cells: str) -> None:
+def add(table: Grid, *cells: str) -> None:
     """Add a row; brackets in a cell are no markup."""
     table.add_row(*(Text(cell) for cell in cells))
 
@@ -80,7 +80,7 @@ def show_cohort(shell: Shell, cohort: Cohort) -> None:
 
 def show_findings(shell: Shell, findings: Sequence[Finding]) -> None:
     """Show what a check found, worst first."""
-    grid = Table.grid(padding=(0, 2))
+    grid = Grid.grid(padding=(0, 2))
     for finding in findings:
         text = Text(finding.message[:1].upper() + finding.message[1:])
         if finding.advice:

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,8 @@ TEST_SHARE = 0.2
 _NOT_MEASURED = "Nothing is measured"
 _COLUMNS = ("metric", "horizon", "value", "sd", "lower", "upper", "counted", "convention")
 
-Progress = Callable[[str], None]
+# Called with what is done next.
+Progress: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)

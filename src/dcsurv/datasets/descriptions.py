@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Column:
+class DatasetColumn:
     """One column of a cohort.
 
     Attributes
@@ -57,8 +57,8 @@ class Description:
     source: str
     terms: str
     citations: tuple[str, ...]
-    columns: tuple[Column, ...]
-    measured_columns: tuple[Column, ...]
+    columns: tuple[DatasetColumn, ...]
+    measured_columns: tuple[DatasetColumn, ...]
     time_source: str
     event_source: str
     days_per_unit: int = 1
@@ -85,7 +85,7 @@ def describe(name: str) -> Description:
     return DESCRIPTIONS[name]
 
 
-def _describe_column(column: Column) -> str:
+def _describe_column(column: DatasetColumn) -> str:
     parts = [column.meaning]
     if column.unit:
         parts.append(f"in {column.unit}")
@@ -96,7 +96,7 @@ def _describe_column(column: Column) -> str:
     return "; ".join(parts)
 
 
-def _replace(columns: Sequence[Column], *measured: Column) -> tuple[Column, ...]:
+def _replace(columns: Sequence[DatasetColumn], *measured: DatasetColumn) -> tuple[DatasetColumn, ...]:
     """Return ``columns`` with those of the same source replaced."""
     by_source = {column.source: column for column in measured}
     return tuple(by_source.get(column.source, column) for column in columns)
@@ -110,25 +110,25 @@ _KATZMAN = (
 )
 
 _SUPPORT_COLUMNS = (
-    Column("age", "x0", "age", "years"),
-    Column("sex", "x1", "sex", levels=(("0", "male"), ("1", "female"))),
-    Column(
+    DatasetColumn("age", "x0", "age", "years"),
+    DatasetColumn("sex", "x1", "sex", levels=(("0", "male"), ("1", "female"))),
+    DatasetColumn(
         "race",
         "x2",
         "called race in the literature on this copy; codes without labels",
         levels=tuple((str(code), str(code)) for code in range(10)),
     ),
-    Column("n_comorbidities", "x3", "called number of comorbidities in the literature on this copy"),
-    Column("diabetes", "x4", "diabetes as a comorbidity", levels=_NO_YES),
-    Column("dementia", "x5", "dementia as a comorbidity", levels=_NO_YES),
-    Column("cancer", "x6", "cancer", levels=(("0", "metastatic"), ("1", "no"), ("2", "yes"))),
-    Column("mean_arterial_pressure", "x7", "mean arterial pressure, day 3", "mmHg", zero_is_missing=True),
-    Column("heart_rate", "x8", "heart rate, day 3", "beats per minute", zero_is_missing=True),
-    Column("respiration_rate", "x9", "respiration rate, day 3", "breaths per minute", zero_is_missing=True),
-    Column("temperature", "x10", "body temperature, day 3", "degrees Celsius"),
-    Column("white_blood_cells", "x11", "called white blood cell count in the literature on this copy"),
-    Column("serum_sodium", "x12", "called serum sodium in the literature on this copy", zero_is_missing=True),
-    Column("serum_creatinine", "x13", "serum creatinine, day 3", "mg/dl"),
+    DatasetColumn("n_comorbidities", "x3", "called number of comorbidities in the literature on this copy"),
+    DatasetColumn("diabetes", "x4", "diabetes as a comorbidity", levels=_NO_YES),
+    DatasetColumn("dementia", "x5", "dementia as a comorbidity", levels=_NO_YES),
+    DatasetColumn("cancer", "x6", "cancer", levels=(("0", "metastatic"), ("1", "no"), ("2", "yes"))),
+    DatasetColumn("mean_arterial_pressure", "x7", "mean arterial pressure, day 3", "mmHg", zero_is_missing=True),
+    DatasetColumn("heart_rate", "x8", "heart rate, day 3", "beats per minute", zero_is_missing=True),
+    DatasetColumn("respiration_rate", "x9", "respiration rate, day 3", "breaths per minute", zero_is_missing=True),
+    DatasetColumn("temperature", "x10", "body temperature, day 3", "degrees Celsius"),
+    DatasetColumn("white_blood_cells", "x11", "called white blood cell count in the literature on this copy"),
+    DatasetColumn("serum_sodium", "x12", "called serum sodium in the literature on this copy", zero_is_missing=True),
+    DatasetColumn("serum_creatinine", "x13", "serum creatinine, day 3", "mg/dl"),
 )
 
 _SUPPORT = Description(
@@ -157,8 +157,8 @@ _SUPPORT = Description(
     columns=_SUPPORT_COLUMNS,
     measured_columns=_replace(
         _SUPPORT_COLUMNS,
-        Column("n_comorbidities", "x2", "number of comorbidities"),
-        Column(
+        DatasetColumn("n_comorbidities", "x2", "number of comorbidities"),
+        DatasetColumn(
             "race",
             "x3",
             "race",
@@ -171,8 +171,10 @@ _SUPPORT = Description(
                 ("5", "not recorded"),
             ),
         ),
-        Column("serum_sodium", "x11", "serum sodium, day 3", "mmol/l"),
-        Column("white_blood_cells", "x12", "white blood cell count, day 3", "thousands per mm3", zero_is_missing=True),
+        DatasetColumn("serum_sodium", "x11", "serum sodium, day 3", "mmol/l"),
+        DatasetColumn(
+            "white_blood_cells", "x12", "white blood cell count, day 3", "thousands per mm3", zero_is_missing=True
+        ),
     ),
     time_source="duration",
     event_source="event",
@@ -189,15 +191,15 @@ _SUPPORT = Description(
 )
 
 _METABRIC_COLUMNS = (
-    Column("MKI67", "x0", "gene expression", "log2 intensity"),
-    Column("EGFR", "x1", "gene expression", "log2 intensity"),
-    Column("PGR", "x2", "gene expression", "log2 intensity"),
-    Column("ERBB2", "x3", "gene expression", "log2 intensity"),
-    Column("hormone_treatment", "x4", "hormone treatment", levels=_NO_YES),
-    Column("radiotherapy", "x5", "radiotherapy", levels=_NO_YES),
-    Column("chemotherapy", "x6", "chemotherapy", levels=_NO_YES),
-    Column("er_positive", "x7", "oestrogen receptor positive", levels=_NO_YES),
-    Column("age", "x8", "age at diagnosis", "years"),
+    DatasetColumn("MKI67", "x0", "gene expression", "log2 intensity"),
+    DatasetColumn("EGFR", "x1", "gene expression", "log2 intensity"),
+    DatasetColumn("PGR", "x2", "gene expression", "log2 intensity"),
+    DatasetColumn("ERBB2", "x3", "gene expression", "log2 intensity"),
+    DatasetColumn("hormone_treatment", "x4", "hormone treatment", levels=_NO_YES),
+    DatasetColumn("radiotherapy", "x5", "radiotherapy", levels=_NO_YES),
+    DatasetColumn("chemotherapy", "x6", "chemotherapy", levels=_NO_YES),
+    DatasetColumn("er_positive", "x7", "oestrogen receptor positive", levels=_NO_YES),
+    DatasetColumn("age", "x8", "age at diagnosis", "years"),
 )
 
 _METABRIC = Description(
@@ -227,10 +229,10 @@ _METABRIC = Description(
     columns=_METABRIC_COLUMNS,
     measured_columns=_replace(
         _METABRIC_COLUMNS,
-        Column("EGFR", "x0", "gene expression", "log2 intensity"),
-        Column("PGR", "x1", "gene expression", "log2 intensity"),
-        Column("ERBB2", "x2", "gene expression", "log2 intensity"),
-        Column("MKI67", "x3", "gene expression", "log2 intensity"),
+        DatasetColumn("EGFR", "x0", "gene expression", "log2 intensity"),
+        DatasetColumn("PGR", "x1", "gene expression", "log2 intensity"),
+        DatasetColumn("ERBB2", "x2", "gene expression", "log2 intensity"),
+        DatasetColumn("MKI67", "x3", "gene expression", "log2 intensity"),
     ),
     time_source="duration",
     event_source="event",
@@ -246,19 +248,19 @@ _METABRIC = Description(
 )
 
 _FLCHAIN_COLUMNS = (
-    Column("age", "num_age", "age", "years"),
-    Column("sex", "fac_sex", "sex", levels=(("F", "female"), ("M", "male"))),
-    Column("sample_yr", "num_sample_yr", "calendar year of the blood sample"),
-    Column("kappa", "num_kappa", "serum free light chain, kappa portion", "mg/dl"),
-    Column("lambda", "num_lambda", "serum free light chain, lambda portion", "mg/dl"),
-    Column(
+    DatasetColumn("age", "num_age", "age", "years"),
+    DatasetColumn("sex", "fac_sex", "sex", levels=(("F", "female"), ("M", "male"))),
+    DatasetColumn("sample_yr", "num_sample_yr", "calendar year of the blood sample"),
+    DatasetColumn("kappa", "num_kappa", "serum free light chain, kappa portion", "mg/dl"),
+    DatasetColumn("lambda", "num_lambda", "serum free light chain, lambda portion", "mg/dl"),
+    DatasetColumn(
         "flc_group",
         "num_flc_grp",
         "group by the sum of the light chains, as used in the original analysis",
         levels=tuple((str(group), str(group)) for group in range(1, 11)),
     ),
-    Column("creatinine", "num_creatinine", "serum creatinine", "mg/dl"),
-    Column(
+    DatasetColumn("creatinine", "num_creatinine", "serum creatinine", "mg/dl"),
+    DatasetColumn(
         "mgus",
         "fac_mgus",
         "monoclonal gammopathy of undetermined significance diagnosed",

@@ -7,14 +7,12 @@ from importlib import resources
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.datasets.descriptions import Description, describe
-from dcsurv.target import make_outcome
+from dcsurv.target import Outcome, make_outcome
 
 Labels: TypeAlias = Literal["usual", "measured"]
-Outcome: TypeAlias = npt.NDArray[np.void]
 
 
 def load(name: str, *, labels: Labels = "usual") -> tuple[pd.DataFrame, Outcome]:

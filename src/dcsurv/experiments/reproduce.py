@@ -24,7 +24,7 @@ from dcsurv.experiments.tables import (
     MARGINAL,
     METRICS,
     PRINTED,
-    Table,
+    PublishedTable,
     differences,
     notebook_table,
     printed_table,
@@ -54,7 +54,7 @@ class Reproduction:
 
     folder: Path
     command: str
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, PublishedTable] = field(default_factory=dict)
     results: dict[str, Results] = field(default_factory=dict)
     figure_files: list[Path] = field(default_factory=list)
     left_out: str = ""
@@ -63,7 +63,7 @@ class Reproduction:
     def failures(self) -> pd.DataFrame:
         return pd.concat([part.failures for part in self.results.values()], ignore_index=True)
 
-    def add(self, table: Table) -> None:
+    def add(self, table: PublishedTable) -> None:
         table.write(self.folder / "tables")
         self.tables[table.name] = table
 
@@ -174,7 +174,7 @@ def _paper_tables(out: Reproduction, results: Results, datasets: Sequence[str]) 
             )
 
         out.add(
-            Table(
+            PublishedTable(
                 f"table-{number}",
                 f"Table {number}: {metric}, mean ± sd over ten resamples of the test set, beside the printed figure "
                 "and the difference. Bold: more than two printed sd apart.",
@@ -203,7 +203,7 @@ def _far_table(out: Reproduction, numbers: pd.DataFrame) -> None:
             "printed sd": [f"{value:+.1f}" for value in numbers["printed_sds"]],
         }
     )
-    out.add(Table("far-from-print", "Cells more than two printed standard deviations apart.", numbers, cells))
+    out.add(PublishedTable("far-from-print", "Cells more than two printed standard deviations apart.", numbers, cells))
 
 
 def _point_table(out: Reproduction, rows: pd.DataFrame) -> None:
@@ -212,7 +212,7 @@ def _point_table(out: Reproduction, rows: pd.DataFrame) -> None:
         numbers, lambda row: f"{row['paper C-td']:.4f} / {row['paper CDAUC']:.4f} / {row['paper DDC']:.4f}"
     )
     caption = "Values on the whole test set, before resampling: C-td / CDAUC / DDC in the paper's conventions."
-    out.add(Table("point-values", caption, numbers, cells))
+    out.add(PublishedTable("point-values", caption, numbers, cells))
 
 
 def _notebook_table(out: Reproduction, rows: pd.DataFrame) -> None:
@@ -229,7 +229,7 @@ def _notebook_table(out: Reproduction, rows: pd.DataFrame) -> None:
         "METABRIC: the printed means, what the authors' published notebook shows for the same split, and ours on the "
         "whole test set. C-td / CDAUC / DDC."
     )
-    out.add(Table("authors-notebook", caption, numbers, cells))
+    out.add(PublishedTable("authors-notebook", caption, numbers, cells))
 
 
 def _ablation_tables(out: Reproduction, rows: pd.DataFrame) -> None:
@@ -258,7 +258,7 @@ def _ablation_tables(out: Reproduction, rows: pd.DataFrame) -> None:
             lambda row: " / ".join(f"{row[f'paper {m} mean']:.3f} ± {row[f'paper {m} sd']:.3f}" for m in PRINTED),
             row="variant",
         )
-        out.add(Table(name, f"{caption} C-td / CDAUC / DDC, the paper's conventions.", numbers, cells))
+        out.add(PublishedTable(name, f"{caption} C-td / CDAUC / DDC, the paper's conventions.", numbers, cells))
 
 
 def _settings_table(out: Reproduction, datasets: Sequence[str], models: Sequence[str]) -> None:
@@ -280,7 +280,7 @@ def _settings_table(out: Reproduction, datasets: Sequence[str], models: Sequence
     wide = wide.loc[[(d, s) for d in datasets for s in shown if (d, s) in wide.index]].reset_index()
     wide["dataset"] = wide["dataset"].str.upper()
     cells = wide.map(lambda value: "" if pd.isna(value) else f"{value:g}" if isinstance(value, float) else str(value))
-    out.add(Table("table-S-1", "Table S-1: the paper's best settings, as used here.", numbers, cells))
+    out.add(PublishedTable("table-S-1", "Table S-1: the paper's best settings, as used here.", numbers, cells))
 
 
 def _data_tables(out: Reproduction) -> None:
@@ -295,7 +295,7 @@ def _data_tables(out: Reproduction) -> None:
             "F": [f"{value:.2f}" for value in first["F"]],
         }
     )
-    out.add(Table("table-I", "Table I: comparable pairs.", first, cells))
+    out.add(PublishedTable("table-I", "Table I: comparable pairs.", first, cells))
     cells = pd.DataFrame(
         {
             "dataset": second["dataset"].str.upper(),
@@ -310,7 +310,7 @@ def _data_tables(out: Reproduction) -> None:
             "non-proportional": [f"{value:.0%}" for value in second["non_proportional_share"]],
         }
     )
-    out.add(Table("table-II", "Table II: the cohorts.", second, cells))
+    out.add(PublishedTable("table-II", "Table II: the cohorts.", second, cells))
 
 
 def _paper_figures(out: Reproduction, results: Results, datasets: Sequence[str]) -> None:
@@ -366,7 +366,7 @@ def _repeated_tables(out: Reproduction, results: Results) -> None:
     for name, (metrics, caption) in shown.items():
         columns = [f"{metric} mean" for metric in metrics]
         cells = wide_cells(numbers, partial(_joined, columns))
-        out.add(Table(name, caption, numbers, cells))
+        out.add(PublishedTable(name, caption, numbers, cells))
     reference = next((name for name in _REFERENCES if name in set(rows["model"])), None)
     if reference is not None and rows["model"].nunique() > 1:
         gaps = differences(rows, reference, METRICS)
@@ -376,7 +376,7 @@ def _repeated_tables(out: Reproduction, results: Results) -> None:
                 f"{metric}: what each row scores more than {reference} on the same splits, with a 95 % interval "
                 "corrected for shared patients."
             )
-            out.add(Table(f"difference-{metric}", caption, part, wide_cells(part, _gap)))
+            out.add(PublishedTable(f"difference-{metric}", caption, part, wide_cells(part, _gap)))
 
 
 def _joined(columns: Sequence[str], row: pd.Series) -> str:

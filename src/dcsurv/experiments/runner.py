@@ -33,7 +33,7 @@ _VERSIONS = ("dcsurv", "torch", "numpy", "scikit-learn", "lifelines")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """What became of a task: its row and curves, or why there are none."""
 
     key: str
@@ -109,7 +109,7 @@ def run(
         store.remove_leftovers()
         pending = [task for task in tasks if store.read(task.key) is None]
         pending.sort(key=lambda task: -task.cost)
-        with _Progress(tasks, pending, shown=progress) as bar:
+        with _TaskBar(tasks, pending, shown=progress) as bar:
             for outcome in execute_all(pending):
                 if outcome.failure is not None:
                     store.write_failure(outcome.key, outcome.failure)
@@ -121,7 +121,7 @@ def run(
     return Results(store, tasks)
 
 
-def execute(task: Task) -> Outcome:
+def execute(task: Task) -> TaskResult:
     """Fit, predict and evaluate one task on one thread; a failure is returned, not raised."""
     try:
         with one_thread(), warnings.catch_warnings():
@@ -129,8 +129,8 @@ def execute(task: Task) -> Outcome:
             row, curves = _execute(task)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
-        return Outcome(task.key, failure={"cause": cause, "traceback": traceback.format_exc()})
-    return Outcome(task.key, row, curves)
+        return TaskResult(task.key, failure={"cause": cause, "traceback": traceback.format_exc()})
+    return TaskResult(task.key, row, curves)
 
 
 def _execute(task: Task) -> tuple[Row, SurvivalCurves]:
@@ -219,7 +219,7 @@ def _executor(workers: int, cluster: str | None) -> Iterator[Any]:
         yield lambda tasks: _on_cluster(tasks, client)
 
 
-def _on_cluster(tasks: Sequence[Task], client: Any) -> Iterator[Outcome]:
+def _on_cluster(tasks: Sequence[Task], client: Any) -> Iterator[TaskResult]:
     """Run tasks on a Dask cluster; one that takes its workers down with it becomes a failure.
 
     Not through joblib, whose Dask backend waits forever for a task that killed its worker.
@@ -232,11 +232,11 @@ def _on_cluster(tasks: Sequence[Task], client: Any) -> Iterator[Outcome]:
             yield future.result()
         else:
             error = future.exception()
-            yield Outcome(futures[future].key, failure={"cause": f"its worker died: {error}", "traceback": ""})
+            yield TaskResult(futures[future].key, failure={"cause": f"its worker died: {error}", "traceback": ""})
         future.release()
 
 
-def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
+def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[TaskResult]:
     from joblib.externals.loky.backend.reduction import dumps
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -250,7 +250,7 @@ def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
             waiting[task.key] = task
         except Exception as error:  # pickling runs code of any kind of object
             cause = f"it cannot be sent to another process ({error}); run it with workers=1"
-            yield Outcome(task.key, failure={"cause": cause, "traceback": ""})
+            yield TaskResult(task.key, failure={"cause": cause, "traceback": ""})
     while waiting:
         try:
             for outcome in _with_joblib(list(waiting.values()), n_jobs=workers):
@@ -264,12 +264,12 @@ def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
                     outcome = next(_with_joblib([task], n_jobs=2))
                 except TerminatedWorkerError:
                     cause = f"its process died (out of memory, or killed): {str(error).splitlines()[0]}"
-                    outcome = Outcome(task.key, failure={"cause": cause, "traceback": ""})
+                    outcome = TaskResult(task.key, failure={"cause": cause, "traceback": ""})
                 del waiting[task.key]
                 yield outcome
 
 
-def _with_joblib(tasks: Sequence[Task], *, n_jobs: int) -> Iterator[Outcome]:
+def _with_joblib(tasks: Sequence[Task], *, n_jobs: int) -> Iterator[TaskResult]:
     import joblib
 
     with joblib.parallel_config(backend="loky", n_jobs=n_jobs, inner_max_num_threads=1):
@@ -277,19 +277,20 @@ def _with_joblib(tasks: Sequence[Task], *, n_jobs: int) -> Iterator[Outcome]:
         yield from pool(joblib.delayed(execute)(task) for task in tasks)
 
 
-class _Progress:
+class _TaskBar:
     """A bar over the estimated work, with the time that is left."""
 
     def __init__(self, tasks: Sequence[Task], pending: Sequence[Task], *, shown: bool) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
 
         self._costs = {task.key: task for task in pending}
         self._total = sum(task.cost for task in pending)
         self._done = 0.0
         self._count = len(tasks) - len(pending)
         self._begin = time.monotonic()
-        self._bar = Progress(
+        self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -301,14 +302,14 @@ class _Progress:
         kept = f", {self._count} kept from before" if self._count else ""
         self._task = self._bar.add_task(f"tasks{kept}", total=len(tasks), completed=self._count, left="")
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _TaskBar:
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def advance(self, outcome: Outcome) -> None:
+    def advance(self, outcome: TaskResult) -> None:
         task = self._costs[outcome.key]
         self._done += task.cost
         spent = time.monotonic() - self._begin

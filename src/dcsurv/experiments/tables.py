@@ -159,7 +159,7 @@ def printed_table(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """A table to publish: numbers for machines, cells for readers."""
 
     name: str

@@ -24,9 +24,9 @@ from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.persistence import Arrays, Header, ModelFileError, save
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, check_outcome, check_sample_weight
+from dcsurv.target import Outcome as Outcome
 
 Features: TypeAlias = npt.NDArray[np.float32]
-Outcome: TypeAlias = npt.NDArray[np.void]
 
 # Chunks of prediction are cut so that a chunk's intermediate results hold about this many numbers (64 MB).
 _CHUNK_NUMBERS = 16_000_000

@@ -26,7 +26,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """Texts in rows and columns; the first column names the row. ``indented`` rows belong to the one above them."""
 
     caption: str
@@ -78,7 +78,7 @@ class Tiles:
     tiles: Sequence[tuple[str, str, str]]
 
 
-Block: TypeAlias = Paragraph | Bullets | Table | Pairs | Pictures | Tiles
+Block: TypeAlias = Paragraph | Bullets | TableBlock | Pairs | Pictures | Tiles
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Section:
         self.blocks.append(Paragraph(text, "note"))
 
     def table(self, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> None:
-        self.blocks.append(Table(caption, header, rows, **more))
+        self.blocks.append(TableBlock(caption, header, rows, **more))
 
     def pairs(self, caption: str, pairs: Sequence[tuple[str, str]], *, long: bool = False) -> None:
         self.blocks.append(Pairs(caption, pairs, long))

@@ -10,8 +10,8 @@ import pandas as pd
 from dcsurv.figures import evaluation as draw
 from dcsurv.metrics import brier_score, cumulative_dynamic_auc
 from dcsurv.report.blocks import Picture, Section, number, records, with_interval
-from dcsurv.report.study import Outcome, Study
-from dcsurv.target import FloatArray, IntArray
+from dcsurv.report.study import Study
+from dcsurv.target import FloatArray, IntArray, Outcome
 
 FEATURES_SHOWN = 12
 # Rows that may be predicted in all; more features get fewer repeats, then fewer patients.

@@ -18,9 +18,7 @@ from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.metrics import default_horizons
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.report.blocks import short
-from dcsurv.target import FloatArray, IntArray, check_outcome
-
-Outcome = npt.NDArray[np.void]
+from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome
 
 _DAYS_PER_YEAR = 365.25
 MOST_PATIENTS_DRAWN = 6

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.cohort.evaluation import Progress
 from dcsurv.figures.style import save, style_context
 from dcsurv.persistence import write_atomically
 from dcsurv.report import decisions, examples, importance, performance, population, probabilities, provenance, subgroups
@@ -22,8 +23,6 @@ from dcsurv.report.study import make_study
 from dcsurv.report.summary import summary
 from dcsurv.report.svg import inline_svg
 from dcsurv.report.tripod import checklist
-
-Progress = Callable[[str], None]
 
 _OF_A_REPORT = re.compile(
     r"(follow-up|missing|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|importance-(auc|brier)|"

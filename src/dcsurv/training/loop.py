@@ -221,10 +221,11 @@ def _progress(show: bool, max_epochs: int) -> Iterator[Callable[[int, History], 
     if not show:
         yield lambda epoch, history: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
 
     columns = TextColumn("epoch {task.completed:g}/{task.total:g}"), BarColumn(), TextColumn("{task.description}")
-    with Progress(*columns, TimeElapsedColumn()) as bar:
+    with Bar(*columns, TimeElapsedColumn()) as bar:
         task = bar.add_task("", total=max_epochs)
 
         def report(epoch: int, history: History) -> None:

@@ -6,14 +6,14 @@ import time
 from collections import Counter
 from typing import Any
 
-from dcsurv.experiments.tuning.study import Proposal, Study
-from dcsurv.experiments.tuning.trials import Outcome
+from dcsurv.experiments.tuning.study import Proposal, TrialStudy
+from dcsurv.experiments.tuning.trials import TrialResult
 
 
-class Progress:
+class TrialBar:
     """A bar over the trials of a study, with the best value so far and the time that is left."""
 
-    def __init__(self, study: Study, n_trials: int, *, shown: bool) -> None:
+    def __init__(self, study: TrialStudy, n_trials: int, *, shown: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
@@ -26,7 +26,7 @@ class Progress:
         self._bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), disable=not shown)
         self._task = self._bar.add_task("", total=n_trials)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> TrialBar:
         self._bar.start()
         self._show()
         return self
@@ -34,7 +34,7 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def advance(self, proposal: Proposal, outcome: Outcome) -> None:
+    def advance(self, proposal: Proposal, outcome: TrialResult) -> None:
         """Count a trial that ended, and say so if it failed."""
         self._counts[outcome.state] += 1
         self._done_here += 1

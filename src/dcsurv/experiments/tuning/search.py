@@ -17,11 +17,11 @@ from sklearn.base import clone
 from dcsurv.calibration import CalibratedEnsemble, default_member
 from dcsurv.experiments.plan import PlanError, identity_text
 from dcsurv.experiments.tuning.criteria import Criterion
-from dcsurv.experiments.tuning.progress import Progress
+from dcsurv.experiments.tuning.progress import TrialBar
 from dcsurv.experiments.tuning.result import TuningResult
 from dcsurv.experiments.tuning.spaces import Dimension, TuningError, described, make_space, named_estimator, nearest
-from dcsurv.experiments.tuning.study import Proposal, Study
-from dcsurv.experiments.tuning.trials import Evaluation, Outcome, bars, can_share, make_folds, make_indices
+from dcsurv.experiments.tuning.study import Proposal, TrialStudy
+from dcsurv.experiments.tuning.trials import TrialResult, TrialRunner, bars, can_share, make_folds, make_indices
 from dcsurv.experiments.tuning.workers import Workers, make_workers
 from dcsurv.target import check_outcome
 
@@ -118,13 +118,13 @@ def tune(
     share = can_share(template, list(chosen))
     parts = make_folds(template, X, outcome, indices, share=share)
     runner = clone(template).set_params(preprocess=None) if share else template
-    evaluation = Evaluation(runner, parts, judged, trial_timeout)
+    evaluation = TrialRunner(runner, parts, judged, trial_timeout)
     name = type(template).__name__.lower() if study_name is None else study_name
-    study = Study(storage, name, judged, chosen, identity, random_state)
+    study = TrialStudy(storage, name, judged, chosen, identity, random_state)
     search = _Search(study, evaluation, n_trials, keep, timeout)
     with make_workers(evaluation, workers, cluster) as places, study.signs_of_life():
         study.start_from(known)
-        with Progress(study, n_trials, shown=progress) as bar:
+        with TrialBar(study, n_trials, shown=progress) as bar:
             search.run(places, bar)
     return TuningResult(study.optuna, _template(estimator, None), chosen, judged)
 
@@ -132,13 +132,15 @@ def tune(
 class _Search:
     """Keeps every place busy with a trial as long as the study wants more."""
 
-    def __init__(self, study: Study, evaluation: Evaluation, n_trials: int, keep: float, timeout: float | None) -> None:
+    def __init__(
+        self, study: TrialStudy, evaluation: TrialRunner, n_trials: int, keep: float, timeout: float | None
+    ) -> None:
         self.study, self.evaluation = study, evaluation
         self.n_trials, self.keep = n_trials, keep
         self.end = np.inf if timeout is None else time.monotonic() + timeout
 
-    def run(self, workers: Workers, bar: Progress) -> None:
-        running: dict[Future[Outcome], tuple[int, Proposal]] = {}
+    def run(self, workers: Workers, bar: TrialBar) -> None:
+        running: dict[Future[TrialResult], tuple[int, Proposal]] = {}
         free = list(range(len(workers.places)))
         proposal: Proposal | None = None
         try:

@@ -20,7 +20,7 @@ import numpy as np
 
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import Space, TuningError, settled, suggest
-from dcsurv.experiments.tuning.trials import Outcome, State, Steps
+from dcsurv.experiments.tuning.trials import State, Steps, TrialResult
 
 # Identities written under another number are not continued.
 FORMAT: Final = 1
@@ -47,7 +47,7 @@ class Proposal:
     settings: dict[str, Any]
 
 
-class Study:
+class TrialStudy:
     """A study of one search, opened by one process.
 
     Parameters
@@ -93,7 +93,7 @@ class Study:
                 trial.set_user_attr("owner", self._owner)
                 return Proposal(trial, settled(self.space, suggest(self.space, trial)))
 
-    def record(self, proposal: Proposal, outcome: Outcome) -> None:
+    def record(self, proposal: Proposal, outcome: TrialResult) -> None:
         """Store what became of a trial. It counts as finished from the last line on."""
         from optuna.trial import TrialState
 

@@ -55,7 +55,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialResult:
     """What became of a trial.
 
     Attributes
@@ -83,7 +83,7 @@ class _Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class TrialRunner:
     """Everything that the trials of a search share: the estimator, the folds, the criterion.
 
     Parameters
@@ -99,7 +99,7 @@ class Evaluation:
     criterion: Criterion
     trial_timeout: float | None = None
 
-    def run(self, settings: Mapping[str, Any], bars: Steps | None = None, *, parent: int | None = None) -> Outcome:
+    def run(self, settings: Mapping[str, Any], bars: Steps | None = None, *, parent: int | None = None) -> TrialResult:
         """Fit and judge some settings on one thread, fold by fold; a failure is returned, not raised.
 
         Parameters
@@ -126,7 +126,7 @@ class Evaluation:
 class _Course:
     """The course of one trial over the folds."""
 
-    def __init__(self, evaluation: Evaluation, bars: Steps, parent: int | None) -> None:
+    def __init__(self, evaluation: TrialRunner, bars: Steps, parent: int | None) -> None:
         self.evaluation, self.bars, self.parent = evaluation, bars, parent
         self.steps: Steps = {}
         self.measured: list[dict[str, float]] = []
@@ -186,8 +186,8 @@ class _Course:
             how = f"needs at least {spent + needed:.0f} s" if needed else f"has taken {spent:.0f} s"
             raise _Stopped("slow", f"{how} of computing time, and {limit:g} s are allowed")
 
-    def outcome(self, state: State, cause: str = "", trace: str = "") -> Outcome:
-        return Outcome(state, time.perf_counter() - self.begin, self.steps, self.measured, cause, trace)
+    def outcome(self, state: State, cause: str = "", trace: str = "") -> TrialResult:
+        return TrialResult(state, time.perf_counter() - self.begin, self.steps, self.measured, cause, trace)
 
 
 def make_folds(

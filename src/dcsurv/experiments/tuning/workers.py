@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.tuning.spaces import TuningError
-from dcsurv.experiments.tuning.trials import Evaluation, Outcome, Steps
+from dcsurv.experiments.tuning.trials import Steps, TrialResult, TrialRunner
 
 # Seconds without a trial after which a process ends.
 _IDLE = 60
 # submit(settings, bars) -> the future outcome.
-Submit: TypeAlias = Callable[[Mapping[str, Any], Steps], "Future[Outcome]"]
+Submit: TypeAlias = Callable[[Mapping[str, Any], Steps], "Future[TrialResult]"]
 
 
 class Workers:
@@ -31,7 +31,7 @@ class Workers:
         self.places = places
         self._repair = repair
 
-    def outcome(self, place: int, future: Future[Outcome]) -> Outcome:
+    def outcome(self, place: int, future: Future[TrialResult]) -> TrialResult:
         """Return what a trial became; one that took its process down is a failure, and its place is made anew."""
         error = future.exception()
         if error is None:
@@ -39,11 +39,11 @@ class Workers:
         if self._repair is not None:
             self._repair(place)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return Outcome("failed", float("nan"), cause=f"its process died (out of memory, or killed): {reason}")
+        return TrialResult("failed", float("nan"), cause=f"its process died (out of memory, or killed): {reason}")
 
 
 @contextlib.contextmanager
-def make_workers(evaluation: Evaluation, workers: int, cluster: str | None) -> Iterator[Workers]:
+def make_workers(evaluation: TrialRunner, workers: int, cluster: str | None) -> Iterator[Workers]:
     """Yield the places for trials and close them in the end, also when it comes early."""
     if cluster is not None:
         with connected(cluster, TuningError) as client:
@@ -51,7 +51,7 @@ def make_workers(evaluation: Evaluation, workers: int, cluster: str | None) -> I
             shared = client.scatter(evaluation, broadcast=True)
             executor = client.get_executor(pure=False, retries=0)
 
-            def on_cluster(settings: Mapping[str, Any], bars: Steps) -> Future[Outcome]:
+            def on_cluster(settings: Mapping[str, Any], bars: Steps) -> Future[TrialResult]:
                 return executor.submit(_run, shared, settings, bars)
 
             yield Workers([on_cluster] * len(client.scheduler_info()["workers"]))
@@ -61,7 +61,7 @@ def make_workers(evaluation: Evaluation, workers: int, cluster: str | None) -> I
         yield from _processes(evaluation, workers)
 
 
-def _processes(evaluation: Evaluation, workers: int) -> Iterator[Workers]:
+def _processes(evaluation: TrialRunner, workers: int) -> Iterator[Workers]:
     """Yield one executor per process, so that a process that dies takes nothing but its own trial along."""
     from joblib.externals.loky import ProcessPoolExecutor
 
@@ -88,26 +88,26 @@ def _processes(evaluation: Evaluation, workers: int) -> Iterator[Workers]:
             executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
 
-def _finished(outcome: Outcome) -> Future[Outcome]:
-    future: Future[Outcome] = Future()
+def _finished(outcome: TrialResult) -> Future[TrialResult]:
+    future: Future[TrialResult] = Future()
     future.set_result(outcome)
     return future
 
 
-def _run(evaluation: Evaluation, settings: Mapping[str, Any], bars: Steps) -> Outcome:
+def _run(evaluation: TrialRunner, settings: Mapping[str, Any], bars: Steps) -> TrialResult:
     return evaluation.run(settings, bars)
 
 
 # What a process of this machine was started for.
-_adopted: tuple[Evaluation, int] | None = None
+_adopted: tuple[TrialRunner, int] | None = None
 
 
-def _adopt(evaluation: Evaluation, parent: int) -> None:
+def _adopt(evaluation: TrialRunner, parent: int) -> None:
     global _adopted
     _adopted = evaluation, parent
 
 
-def _run_adopted(settings: Mapping[str, Any], bars: Steps) -> Outcome:
+def _run_adopted(settings: Mapping[str, Any], bars: Steps) -> TrialResult:
     assert _adopted is not None
     evaluation, parent = _adopted
     return evaluation.run(settings, bars, parent=parent)

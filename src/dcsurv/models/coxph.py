@@ -8,16 +8,31 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
 from dcsurv.models.base import Features, Outcome, SurvivalEstimator
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
+from dcsurv.models.cox_summary import (
+    CoxInference,
+    ModelColumn,
+    effect_table,
+    infer,
+    model_columns,
+    proportionality_table,
+    summary_table,
+)
 from dcsurv.nonparametric import breslow
 from dcsurv.persistence import Arrays, Header, saveable
+from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray
 
 # Newton's steps as shares of the full one; the first is lifelines' own.
 _STEPS = 0.95, 0.5, 0.1
 _NOT_CONVERGED = "Newton-Raphson failed to converge"
+_NOT_IN_THE_FILE = (
+    "standard errors and the proportional-hazards test are not in this model's file, which dcsurv 0.1 wrote; its "
+    "hazard ratios are. Fit the model again to have the rest."
+)
 
 
 @saveable
@@ -27,21 +42,49 @@ class CoxPH(SurvivalEstimator):
 
     Parameters
     ----------
-    penalizer
+    penalizer : float, default 0.0001
         Strength of the ridge penalty (lifelines' scale). A little keeps collinear columns from diverging.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`.
 
     Attributes
     ----------
-    coef_
-        β, one per column after preprocessing.
-    log_likelihood_
+    coef_ : ndarray of shape (p,)
+        β, one per column after preprocessing, in the units that the preprocessing makes.
+    log_likelihood_ : float
         Of the fit, as lifelines reports it.
+    summary_ : DataFrame
+        A row per column after preprocessing: ``feature``, the ``level`` of a category and the ``reference`` level that
+        it is compared with; ``coef``, ``se``, ``z``, ``p``; ``hazard_ratio`` with its 95 % interval, ``lower`` and
+        ``upper``, all per unit of the feature as it was passed (a year of age, not a standard deviation); and ``step``,
+        a change of the feature that is easier to picture, such as 10 years. With sample weights the errors are robust.
+    proportional_hazards_ : DataFrame
+        A row per feature and one for all ("GLOBAL"): ``chi2``, ``df`` and ``p`` of the score test of whether effects
+        change with 1 - KM(t), as R's ``cox.zph`` makes since survival 3.0. NaN with sample weights.
+    effects_over_time_ : DataFrame
+        ``effect`` of each column at some ``time`` with a pointwise 95 % band, ``lower`` and ``upper``: the scaled
+        Schoenfeld residuals, smoothed by a natural spline; ``coef`` is what the model takes it for. Empty with sample
+        weights or few events. :func:`dcsurv.figures.effects_over_time` draws it.
+    remarks_ : list of str
+        What to know when reading these: a penalty, weights, units, what the model's file does not hold.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric(labels="measured")
+    >>> model = CoxPH().fit(X[["age", "chemotherapy"]], y)
+    >>> print(model.summary_[["hazard_ratio", "lower", "upper"]].round(3).to_string(index_names=False))
+                      hazard_ratio  lower  upper
+    age                      1.047  1.041  1.053
+    chemotherapy_yes         2.261  1.908  2.680
+    >>> model.proportional_hazards_["df"].tolist()
+    [1, 1, 2]
 
     References
     ----------
     D. R. Cox: Regression models and life-tables. Journal of the Royal Statistical Society B 34 (1972).
+
+    P. M. Grambsch and T. M. Therneau: Proportional hazards tests and diagnostics based on weighted residuals.
+    Biometrika 81 (1994).
     """
 
     penalizer: float = 1e-4
@@ -49,19 +92,23 @@ class CoxPH(SurvivalEstimator):
     def _fit(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns = X.astype(np.float64)
         # lifelines scales by the standard deviation; a constant column has none, and no effect either.
-        varying = np.ptp(columns if weight is None else columns[weight > 0], axis=0) > 0
+        varying = np.flatnonzero(np.ptp(columns if weight is None else columns[weight > 0], axis=0) > 0)
         self.coef_ = np.zeros(X.shape[1])
         self.log_likelihood_ = float("nan")
-        if varying.any():
-            self.coef_[varying], self.log_likelihood_ = self._estimate(columns[:, varying], y, weight)
+        variance = None
+        if len(varying):
+            self.coef_[varying], self.log_likelihood_, variance = self._estimate(columns[:, varying], y, weight)
         self.center_ = columns.mean(axis=0)
         times, hazard = breslow(np.ascontiguousarray(y["time"]), y["event"], relative_risk(self._log_risk(X)), weight)
         kept = thinned(len(times))
         self.times_, self.cumulative_hazard_ = times[kept], hazard[kept]
+        self.inference_: CoxInference | None = infer(
+            columns, y, self.coef_[varying], variance, weight, varying, self._columns()
+        )
         return {"log_likelihood": None if np.isnan(self.log_likelihood_) else self.log_likelihood_}
 
-    def _estimate(self, X: FloatArray, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, float]:
-        """Return lifelines' coefficients and log-likelihood."""
+    def _estimate(self, X: FloatArray, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, float, FloatArray]:
+        """Return lifelines' coefficients, log-likelihood and inverse of the information."""
         from lifelines import CoxPHFitter
         from lifelines.exceptions import ConvergenceError, ConvergenceWarning, StatisticalWarning
         from scipy.linalg import LinAlgWarning
@@ -71,7 +118,7 @@ class CoxPH(SurvivalEstimator):
             frame = frame.assign(weight=weight)[weight > 0]
         options: dict[str, Any] = {"weights_col": None if weight is None else "weight"}
         with warnings.catch_warnings():
-            # That weights are not whole numbers matters to standard errors, which are not used here, and rare
+            # That weights are not whole numbers matters to standard errors, which are made robust here, and rare
             # categories or many columns are no reason to worry as long as the fit converges.
             warnings.simplefilter("ignore", StatisticalWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -93,7 +140,51 @@ class CoxPH(SurvivalEstimator):
                             f"each other or the outcome are the usual cause: drop them, or raise penalizer (it is "
                             f"{self.penalizer:g})."
                         ) from error
-        return fitter.params_.to_numpy(), float(fitter.log_likelihood_)
+        return fitter.params_.to_numpy(), float(fitter.log_likelihood_), fitter.variance_matrix_.to_numpy()
+
+    @property
+    def summary_(self) -> pd.DataFrame:
+        """One row per column after preprocessing: hazard ratio per original unit, its error, interval and p."""
+        check_is_fitted(self)
+        if self.inference_ is None:
+            warnings.warn(_NOT_IN_THE_FILE, UserWarning, stacklevel=2)
+        return summary_table(self._columns(), self.coef_, self.inference_)
+
+    @property
+    def proportional_hazards_(self) -> pd.DataFrame:
+        """The proportional-hazards test of each feature, and of all ("GLOBAL"): χ², degrees of freedom, p."""
+        check_is_fitted(self)
+        return proportionality_table(self._columns(), self.inference_)
+
+    @property
+    def effects_over_time_(self) -> pd.DataFrame:
+        """Coefficients as smooth functions of time, with a pointwise 95 % band; empty if events are too few."""
+        check_is_fitted(self)
+        return effect_table(self._columns(), self.coef_, self.inference_)
+
+    @property
+    def remarks_(self) -> list[str]:
+        """What to know when reading :attr:`summary_`: penalty, weights, units, what a file does not hold."""
+        check_is_fitted(self)
+        out = []
+        if self.inference_ is None:
+            out.append(_NOT_IN_THE_FILE)
+        if self.penalizer > 0:
+            out.append(
+                f"The fit is penalised (penalizer {self.penalizer:g}): coefficients are drawn towards 0, and intervals "
+                "and p do not account for that."
+            )
+        if self.training_summary_["weighted"]:
+            out.append(
+                "Patients were weighted: standard errors are robust (sandwich), and proportional hazards, whose test "
+                "does not hold with weights, were not tested."
+            )
+        if not isinstance(self.preprocessor_, Preprocessor | None):
+            out.append(f"Hazard ratios are per unit after preprocessing with {type(self.preprocessor_).__name__}.")
+        return out
+
+    def _columns(self) -> list[ModelColumn]:
+        return model_columns(self.preprocessor_, getattr(self, "feature_names_in_", None), len(self.coef_))
 
     def _log_risk(self, X: Features) -> FloatArray:
         out: FloatArray = (X.astype(np.float64) - self.center_) @ self.coef_
@@ -112,10 +203,12 @@ class CoxPH(SurvivalEstimator):
 
     def _to_saved(self) -> tuple[Header, Arrays]:
         names = ("coef_", "center_", "times_", "cumulative_hazard_")
-        return {}, {name: getattr(self, name) for name in names}
+        more = {} if self.inference_ is None else self.inference_.to_arrays()
+        return {}, {name: getattr(self, name) for name in names} | more
 
     def _restore(self, header: Header, arrays: Arrays) -> None:
         self.coef_, self.center_ = arrays["coef_"], arrays["center_"]
         self.times_, self.cumulative_hazard_ = arrays["times_"], arrays["cumulative_hazard_"]
+        self.inference_ = CoxInference.from_arrays(arrays)
         log_likelihood = header["training"]["log_likelihood"]
         self.log_likelihood_ = float("nan") if log_likelihood is None else float(log_likelihood)

@@ -12,17 +12,26 @@ class DatasetColumn:
 
     Attributes
     ----------
-    name
+    name : str
         Its name in the DataFrame.
-    source
+    source : str
         Its name in the source file and in the embedded file.
-    meaning, unit
-        What it holds. The unit is empty where there is none.
-    levels
+    meaning : str
+        What it holds.
+    unit : str, default ""
+        What it is measured in; empty where there is no unit.
+    levels : tuple of tuple of str, default ()
         For a category, the stored code and the label of each level, in the order of the codes; the first is
         the reference level of one-hot encoding. Empty for a number.
-    zero_is_missing
+    zero_is_missing : bool, default False
         Whether a stored 0 stands for a value that was not measured.
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import describe
+    >>> age = describe("metabric").columns[-1]
+    >>> age.name, age.meaning, age.unit
+    ('age', 'age at diagnosis', 'years')
     """
 
     name: str
@@ -39,15 +48,41 @@ class Description:
 
     Attributes
     ----------
-    columns
+    name : str
+        What :func:`dcsurv.datasets.load` calls it.
+    title : str
+        A heading.
+    study : str
+        Who was studied, where and when.
+    endpoint : str
+        What the event is, and from when time is counted.
+    source : str
+        Where this copy of the data comes from.
+    terms : str
+        Under which terms it may be used.
+    citations : tuple of str
+        What to cite.
+    columns : tuple of DatasetColumn
         The features under the names by which the literature on this copy of the data knows them.
-    measured_columns
+    measured_columns : tuple of DatasetColumn
         The same features, in the same order, named after what their values are. It differs from ``columns``
         where the usual names are wrong; ``notes`` gives the evidence.
-    days_per_unit
+    time_source : str
+        Name of the column of times in the source.
+    event_source : str
+        Name of the column of events in the source.
+    days_per_unit : int, default 1
         How many days one unit of the stored time is.
-    float32
+    float32 : bool, default False
         Whether the source stores numbers in single precision.
+    notes : tuple of str, default ()
+        What to know before the data are used.
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import describe
+    >>> print(str(describe("flchain")).splitlines()[0])
+    FLCHAIN: serum free light chains and mortality
     """
 
     name: str
@@ -79,7 +114,18 @@ class Description:
 
 
 def describe(name: str) -> Description:
-    """Return the description of the cohort ``"support"``, ``"metabric"`` or ``"flchain"``."""
+    """Return the description of an embedded cohort.
+
+    Parameters
+    ----------
+    name : str
+        ``"support"``, ``"metabric"`` or ``"flchain"``.
+
+    Returns
+    -------
+    Description
+        Study, source, columns, terms and citations.
+    """
     if name not in DESCRIPTIONS:
         raise ValueError(f"there is no dataset {name!r}; choose one of {', '.join(map(repr, NAMES))}.")
     return DESCRIPTIONS[name]

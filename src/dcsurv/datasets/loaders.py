@@ -20,19 +20,26 @@ def load(name: str, *, labels: Labels = "usual") -> tuple[pd.DataFrame, Outcome]
 
     Parameters
     ----------
-    name
+    name : str
         ``"support"``, ``"metabric"`` or ``"flchain"``; see :func:`dcsurv.datasets.describe`.
-    labels
+    labels : {"usual", "measured"}, default "usual"
         ``"usual"`` names the columns as the literature on these copies and the paper do. ``"measured"`` names
         them after what their values are and chooses their types accordingly; it differs for four columns of
         SUPPORT and four of METABRIC, whose usual names are exchanged (the evidence is in the description).
 
     Returns
     -------
-    X
+    X : DataFrame
         One row per patient in the order of the source: floats, and categories with labels. Missing is NaN.
-    y
+    y : structured array
         The outcome with the fields ``event`` and ``time``, the time in days.
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import load
+    >>> X, y = load("metabric")
+    >>> X.shape, int(y["event"].sum())
+    ((1904, 9), 1103)
     """
     description = describe(name)
     if labels not in get_args(Labels):
@@ -54,17 +61,51 @@ def load(name: str, *, labels: Labels = "usual") -> tuple[pd.DataFrame, Outcome]
 
 
 def load_support(*, labels: Labels = "usual") -> tuple[pd.DataFrame, Outcome]:
-    """Load SUPPORT: 8,873 seriously ill adults in hospital, 14 features, 68 % events; see :func:`load`."""
+    """Load SUPPORT: 8,873 seriously ill adults in hospital, 14 features, 68 % events.
+
+    Parameters
+    ----------
+    labels : {"usual", "measured"}, default "usual"
+        How the columns are named, see :func:`load`.
+
+    Returns
+    -------
+    X : DataFrame
+        One row per patient.
+    y : structured array
+        The outcome with the fields ``event`` and ``time``, the time in days.
+    """
     return load("support", labels=labels)
 
 
 def load_metabric(*, labels: Labels = "usual") -> tuple[pd.DataFrame, Outcome]:
-    """Load METABRIC: 1,904 patients with breast cancer, 9 features, 58 % events; see :func:`load`."""
+    """Load METABRIC: 1,904 patients with breast cancer, 9 features, 58 % events.
+
+    Parameters
+    ----------
+    labels : {"usual", "measured"}, default "usual"
+        How the columns are named, see :func:`load`.
+
+    Returns
+    -------
+    X : DataFrame
+        One row per patient.
+    y : structured array
+        The outcome with the fields ``event`` and ``time``, the time in days.
+    """
     return load("metabric", labels=labels)
 
 
 def load_flchain() -> tuple[pd.DataFrame, Outcome]:
-    """Load FLCHAIN: 7,874 residents aged 50 or more, 8 features, 28 % events; see :func:`load`."""
+    """Load FLCHAIN: 7,874 residents aged 50 or more, 8 features, 28 % events.
+
+    Returns
+    -------
+    X : DataFrame
+        One row per patient.
+    y : structured array
+        The outcome with the fields ``event`` and ``time``, the time in days.
+    """
     return load("flchain")
 
 

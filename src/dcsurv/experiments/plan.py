@@ -86,18 +86,26 @@ class Plan:
 
     Parameters
     ----------
-    datasets
+    datasets : sequence of str, default ("support", "metabric", "flchain")
         Names of embedded cohorts.
-    models
+    models : sequence of str or mapping, default PAPER_MODELS
         Names (the paper's eight, its ablations, ``"calibrated DCS"``, peers), or estimators by name.
-    splits
+    splits : sequence of int, default (40,)
         Seeds of the stratified 80/20 splits.
-    seeds
+    seeds : sequence of int, default (0,)
         Seeds of the models (initial weights, batches, validation rows).
-    n_bootstrap
+    n_bootstrap : int, default 200
         Resamples of the test patients behind each row's intervals.
-    changes
+    changes : mapping, default {}
         Parameters set on every model that has them, such as ``{"max_epochs": 3}`` for a quick look.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH
+    >>> from dcsurv.experiments import Plan
+    >>> plan = Plan(["metabric"], {"CoxPH": CoxPH(), "penalised": CoxPH(penalizer=0.1)}, splits=range(5))
+    >>> len(plan.tasks())
+    10
     """
 
     datasets: Sequence[str] = NAMES
@@ -108,7 +116,18 @@ class Plan:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def tasks(self) -> list[Task]:
-        """Return every task of the plan; raise PlanError if any of them cannot be run."""
+        """Return every task of the plan.
+
+        Returns
+        -------
+        list of Task
+            Datasets outermost, then models, splits and seeds.
+
+        Raises
+        ------
+        PlanError
+            One of them cannot be run.
+        """
         self._check()
         tasks = [
             self._task(dataset, model, int(split), int(seed))

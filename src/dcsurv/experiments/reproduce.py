@@ -50,7 +50,23 @@ _CURVE_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass
 class Reproduction:
-    """What was made: tables and figures by name, the rows behind them, and what was left out."""
+    """What was made: tables and figures by name, the rows behind them, and what was left out.
+
+    Attributes
+    ----------
+    folder : Path
+        Where it was written.
+    command : str
+        The command that makes it again.
+    tables : dict of str to PublishedTable, default {}
+        The tables by name.
+    results : dict of str to Results, default {}
+        The rows by protocol.
+    figure_files : list of Path, default []
+        The figures.
+    left_out : str, default ""
+        What a quick look did not do; empty if it did everything.
+    """
 
     folder: Path
     command: str
@@ -84,21 +100,34 @@ def reproduce(
 
     Parameters
     ----------
-    folder
+    folder : str or path-like, default "reproduction"
         Gets ``rows/`` (one file per fit), ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (SVG, PNG) and
         ``README.md`` with all of it. Rows that are there already are not computed again; tables and figures are always
         those of the last call.
-    protocol
+    protocol : {"paper", "repeated"}, default "paper"
         ``"paper"``: split seed 40, Table S-1's settings, ten resamples of the test set, the paper's conventions, the
         printed figures beside ours, and the two ablations. ``"repeated"``: split seeds 0, 1, ..., default
         conventions, paired differences with intervals, the calibrated ensemble, and models of other packages where they
         are installed.
-    datasets, models
-        Cohorts and rows to compute; default: all of the protocol.
-    splits
-        How many splits the repeated protocol takes; default 20.
-    quick
+    datasets : sequence of str or None, default None
+        Cohorts to compute; None: all three.
+    models : sequence of str or None, default None
+        Rows to compute; None: all of the protocol.
+    splits : int or None, default None
+        How many splits the repeated protocol takes; None: 20.
+    workers : int, default 1
+        Processes on this machine, one thread each.
+    cluster : str or None, default None
+        Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers have dcsurv installed.
+    quick : bool, default False
         A look in a few minutes: one cohort, four models, ten epochs; ``left_out`` says so.
+    progress : bool, default False
+        Show a progress bar with the time that is left.
+
+    Returns
+    -------
+    Reproduction
+        Tables, figures and the rows behind them.
     """
     if protocol not in get_args(Protocol):
         raise PlanError(f"protocol is {protocol!r}, but 'paper' or 'repeated' is expected.")

@@ -43,16 +43,33 @@ class TaskResult:
 
 
 class Results:
-    """The rows of a plan.
+    """The rows of a plan, as :func:`run` returns them.
+
+    Parameters
+    ----------
+    store : ResultStore
+        The folder with the results.
+    tasks : sequence of Task
+        The tasks of the plan.
 
     Attributes
     ----------
-    rows
+    rows : DataFrame
         One row per finished task: dataset, model, split, seed, and for every metric ``C-td``, ``C-td mean``,
         ``C-td sd``, ... in the default convention, ``marginal IBS``, ... with one censoring curve for all, and ``paper
         C-td``, ... in the paper's.
-    failures
+    failures : DataFrame
         One row per task that failed, with its cause.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH
+    >>> from dcsurv.experiments import Plan, run
+    >>> results = run(Plan(["metabric"], {"CoxPH": CoxPH()}, splits=[0], n_bootstrap=2), "results")
+    >>> results.rows[["model", "split"]].to_dict("records"), len(results.failures)
+    ([{'model': 'CoxPH', 'split': 0}], 0)
+    >>> results.curves(results.rows["key"][0]).values.shape[0]  # one curve per test patient
+    381
     """
 
     def __init__(self, store: ResultStore, tasks: Sequence[Task]) -> None:
@@ -68,7 +85,18 @@ class Results:
         )
 
     def curves(self, key: str) -> SurvivalCurves:
-        """Return the predicted curves behind a row, given its ``key``."""
+        """Return the predicted curves behind a row.
+
+        Parameters
+        ----------
+        key : str
+            The row's entry in the column ``key``.
+
+        Returns
+        -------
+        SurvivalCurves
+            Those of the test patients, in the order of the split.
+        """
         return self._store.curves(key)
 
 
@@ -84,14 +112,21 @@ def run(
 
     Parameters
     ----------
-    folder
+    plan : Plan
+        What to run.
+    folder : str or path-like
         Where results are kept. A run that was stopped, however abruptly, goes on there where it was.
-    workers
+    workers : int, default 1
         Processes on this machine, one thread each.
-    cluster
+    cluster : str or None, default None
         Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers have dcsurv installed.
-    progress
+    progress : bool, default False
         Show a progress bar with the time that is left.
+
+    Returns
+    -------
+    Results
+        The rows of all tasks of the plan, those of earlier runs included.
 
     Raises
     ------

@@ -31,9 +31,17 @@ _TEST_SHARE = 0.2
 def summary(rows: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
     """Return the mean and sd over splits (and seeds) of every model, never the best split.
 
+    Parameters
+    ----------
+    rows : DataFrame
+        ``Results.rows``.
+    metrics : sequence of str, default ("C-td", "CDAUC", "IBS", "DDC", "ICI@Q1", "ICI@Q2", "ICI@Q3")
+        Columns of the rows.
+
     Returns
     -------
-    One row per dataset and model: ``runs``, and ``mean`` and ``sd`` of each metric in the default convention.
+    DataFrame
+        One row per dataset and model: ``runs``, and ``mean`` and ``sd`` of each metric in the default convention.
     """
     grouped = rows.groupby(["dataset", "model"], sort=False)
     parts: dict[str, pd.Series] = {"runs": grouped.size()}
@@ -54,9 +62,21 @@ def differences(
     (1/J + test/train) s^2 over J splits: splits share most of their training patients, so that the plain interval
     would be too narrow.
 
+    Parameters
+    ----------
+    rows : DataFrame
+        ``Results.rows``.
+    reference : str
+        The model that the others are compared with.
+    metrics : sequence of str, default ("C-td", "CDAUC", "IBS", "DDC", "ICI@Q1", "ICI@Q2", "ICI@Q3")
+        Columns of the rows.
+    confidence : float, default 0.95
+        Level of the intervals.
+
     Returns
     -------
-    One row per dataset, model and metric: ``splits, difference, lower, upper``; no interval for a single split.
+    DataFrame
+        One row per dataset, model and metric: ``splits, difference, lower, upper``; no interval for a single split.
     """
     if reference not in set(rows["model"]):
         raise ValueError(f"reference is {reference!r}, but the rows are of {', '.join(sorted(set(rows['model'])))}.")
@@ -109,7 +129,8 @@ def notebook_table(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns
     -------
-    One row per model and metric: ``printed`` in the paper, ``notebook``, and our ``value`` on the test set.
+    DataFrame
+        One row per model and metric: ``printed`` in the paper, ``notebook``, and our ``value`` on the test set.
     """
     figures = published()
     notebook = figures["notebook"]["metabric"]
@@ -128,10 +149,18 @@ def notebook_table(rows: pd.DataFrame) -> pd.DataFrame:
 def printed_table(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return ours beside the printed figures of Table III (C-td), IV (CDAUC) or V (DDC).
 
+    Parameters
+    ----------
+    rows : DataFrame
+        ``Results.rows``.
+    metric : str
+        ``"C-td"``, ``"CDAUC"`` or ``"DDC"``.
+
     Returns
     -------
-    One row per dataset and model: ``value`` on the test set, ``mean`` and ``sd`` over ten resamples of it,
-    ``printed`` and ``printed_sd``, ``difference`` of the means, and that in units of the printed sd.
+    DataFrame
+        One row per dataset and model: ``value`` on the test set, ``mean`` and ``sd`` over ten resamples of it,
+        ``printed`` and ``printed_sd``, ``difference`` of the means, and that in units of the printed sd.
     """
     printed = published()[PRINTED[metric][0]]
     out = []

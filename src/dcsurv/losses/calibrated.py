@@ -17,6 +17,16 @@ def survival_from_logits(logits: Tensor) -> Tensor:
     r"""Return :math:`S_l = \prod_{j \le l} (1 - \mathrm{sigmoid}(a_j))` along the last dimension.
 
     As a sum of logarithms: the gradient of a product is slow and undefined where a hazard reaches 1.
+
+    Parameters
+    ----------
+    logits : Tensor
+        a, shape (..., L).
+
+    Returns
+    -------
+    Tensor
+        S at the nodes, of the same shape.
     """
     return functional.logsigmoid(-logits).cumsum(-1).exp()
 
@@ -33,18 +43,19 @@ def ranked_probability_score(
 
     Parameters
     ----------
-    survival
-        Shape (n, L).
-    bucket
+    survival : Tensor
+        S at the nodes, shape (n, L).
+    bucket : Tensor
         0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
-    event
+    event : Tensor
         Event indicators, shape (n,).
-    node_weight
-        v, shape (n, L) or (n, 1); 1 by default.
+    node_weight : Tensor or None, default None
+        v, shape (n, L) or (n, 1); None is 1 everywhere.
 
     Returns
     -------
-    One score per patient, shape (n,).
+    Tensor
+        One score per patient, shape (n,).
 
     References
     ----------
@@ -69,14 +80,17 @@ def censoring_node_weight(bucket: Tensor, node_inverse: Tensor, own_inverse: Ten
 
     Parameters
     ----------
-    bucket
+    bucket : Tensor
         As in :func:`ranked_probability_score`, shape (n,).
-    node_inverse, own_inverse
-        1/G just before the nodes, shape (L,), and just before each patient's time, shape (n,).
+    node_inverse : Tensor
+        1/G just before the nodes, shape (L,).
+    own_inverse : Tensor
+        1/G just before each patient's time, shape (n,).
 
     Returns
     -------
-    Shape (n, L).
+    Tensor
+        The weights v, shape (n, L).
     """
     alive = torch.arange(len(node_inverse), device=bucket.device) < bucket.unsqueeze(1)
     return torch.where(alive, node_inverse, own_inverse.unsqueeze(1))
@@ -100,18 +114,25 @@ def ranking_kernel(
 
     Parameters
     ----------
-    survival, bucket, event
-        As in :func:`ranked_probability_score`.
-    sigma
+    survival : Tensor
+        S at the nodes, shape (n, L).
+    bucket : Tensor
+        0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
+    event : Tensor
+        Event indicators, shape (n,).
+    sigma : float
         Width of the kernel, in units of survival probability.
-    event_censored_pairs
+    event_censored_pairs : bool, default True
         Whether the later patient j may be censored (DCS) or must have had the event too (Kamran).
-    sample_weight
-        w, shape (n,).
+    sample_weight : Tensor or None, default None
+        w, shape (n,); None is 1 for everybody.
 
     Returns
     -------
-    The sum over the pairs, and the (weighted) number of pairs.
+    kernel : Tensor
+        The sum over the pairs.
+    n_pairs : Tensor
+        The (weighted) number of pairs.
     """
     event = event.bool()
     # Beyond the last node nobody can be later, so such events are the first of no pair.
@@ -144,8 +165,32 @@ def calibrated_ranking(
 ) -> Tensor:
     r"""Loss of DCS: RPS + λ kernel.
 
-    ``normalize=True`` divides the score by the number of patients and nodes, and the kernel by the number of
-    pairs, so that λ does not depend on the batch size; ``normalize=False`` adds plain sums (Kamran).
+    Parameters
+    ----------
+    survival : Tensor
+        S at the nodes, shape (n, L).
+    bucket : Tensor
+        0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
+    event : Tensor
+        Event indicators, shape (n,).
+    lam : float
+        Weight λ of the kernel.
+    sigma : float
+        Width of the kernel, in units of survival probability.
+    event_censored_pairs : bool, default True
+        Whether the later patient of a pair may be censored (DCS) or must have had the event too (Kamran).
+    normalize : bool, default True
+        True divides the score by the number of patients and nodes, and the kernel by the number of pairs, so that λ
+        does not depend on the batch size; False adds plain sums (Kamran).
+    node_weight : Tensor or None, default None
+        Weights of the score, see :func:`ranked_probability_score`.
+    sample_weight : Tensor or None, default None
+        Non-negative weights of the patients, shape (n,).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
     """
     score = ranked_probability_score(survival, bucket, event, node_weight)
     if sample_weight is not None:
@@ -177,9 +222,32 @@ def likelihood_ranking(
 ) -> Tensor:
     r"""Loss of DCS with a score that is proper given the features: likelihood / 5 + λ kernel, means over the batch.
 
-    For ``logits``, ``bucket``, ``event`` and ``passed`` see :func:`discrete_likelihood`, for the others
-    :func:`calibrated_ranking`. The kernel compares patients at risk at the same time, so that it, too, asks of nobody
-    what the follow-up could not show.
+    The kernel compares patients at risk at the same time, so that it, too, asks of nobody what the follow-up could not
+    show.
+
+    Parameters
+    ----------
+    logits : Tensor
+        a, shape (n, L).
+    bucket : Tensor
+        0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
+    event : Tensor
+        Event indicators, shape (n,).
+    passed : Tensor
+        The share of the last interval that lies before the observed time, see :func:`discrete_likelihood`. Shape (n,).
+    lam : float
+        Weight λ of the kernel.
+    sigma : float
+        Width of the kernel, in units of survival probability.
+    event_censored_pairs : bool, default True
+        Whether the later patient of a pair may be censored.
+    sample_weight : Tensor or None, default None
+        Non-negative weights of the patients, shape (n,).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
     """
     log_survival = functional.logsigmoid(-logits).cumsum(1)
     score = discrete_likelihood(logits, bucket, event, passed, log_survival)

@@ -19,12 +19,19 @@ def cox_partial_likelihood(
 
     Parameters
     ----------
-    log_risk
+    log_risk : Tensor
         g, shape (n,).
-    time, event
-        Observed times and event indicators, shape (n,).
-    sample_weight
+    time : Tensor
+        Observed times, shape (n,).
+    event : Tensor
+        Event indicators, shape (n,).
+    sample_weight : Tensor or None, default None
         Non-negative weights of the rows, shape (n,).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
 
     References
     ----------
@@ -55,10 +62,17 @@ def case_control(case_log_risk: Tensor, control_log_risk: Tensor, sample_weight:
 
     Parameters
     ----------
-    case_log_risk, control_log_risk
-        g of the cases and of their controls, shape (n_cases,).
-    sample_weight
+    case_log_risk : Tensor
+        g of the cases, shape (n_cases,).
+    control_log_risk : Tensor
+        g of their controls, shape (n_cases,).
+    sample_weight : Tensor or None, default None
         Non-negative weights of the cases, shape (n_cases,).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
 
     References
     ----------

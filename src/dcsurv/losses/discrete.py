@@ -27,21 +27,22 @@ def discrete_likelihood(
 
     Parameters
     ----------
-    logits
+    logits : Tensor
         a, shape (n, L).
-    bucket
+    bucket : Tensor
         0-based index of the first node at or after the observed time; L beyond the grid, which says only that the
         patient outlived the grid, event or not. Shape (n,).
-    event
+    event : Tensor
         Event indicators, shape (n,).
-    passed
+    passed : Tensor
         f, the share of the last interval that lies before the observed time, 1 at the node. Shape (n,).
-    log_survival
+    log_survival : Tensor or None, default None
         The logarithm of S, shape (n, L), if it is there already.
 
     Returns
     -------
-    One value per patient, shape (n,).
+    Tensor
+        One value per patient, shape (n,).
     """
     n_nodes = logits.shape[1]
     if log_survival is None:
@@ -74,16 +75,21 @@ def drsa(logits: Tensor, bucket: Tensor, event: Tensor, *, alpha: float, sample_
 
     Parameters
     ----------
-    logits
+    logits : Tensor
         a, shape (n, L).
-    bucket
+    bucket : Tensor
         0-based index of the first node at or after the observed time; L beyond the grid. Shape (n,).
-    event
+    event : Tensor
         Event indicators, shape (n,).
-    alpha
+    alpha : float
         Share of the first term, between 0 and 1.
-    sample_weight
+    sample_weight : Tensor or None, default None
         Non-negative weights of the rows, shape (n,).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
 
     References
     ----------

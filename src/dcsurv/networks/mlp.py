@@ -12,14 +12,23 @@ class MLP(nn.Module):
 
     Parameters
     ----------
-    n_inputs
+    n_inputs : int
         Number of features.
-    n_layers, layer_size
-        Number of hidden layers (0 leaves a linear model) and of nodes in each.
-    dropout
+    n_layers : int
+        Number of hidden layers; 0 leaves a linear model.
+    layer_size : int
+        Number of nodes in each.
+    dropout : float, default 0.0
         Share of hidden nodes dropped in training.
-    output_bias
+    output_bias : bool, default True
         CoxTime has none: a constant in the log risk cancels against the baseline hazard.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dcsurv.networks import MLP
+    >>> MLP(4, n_layers=1, layer_size=8)(torch.zeros(3, 4)).shape
+    torch.Size([3])
     """
 
     def __init__(
@@ -45,6 +54,17 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map features (n, n_inputs) to log risks (n,)."""
+        """Map features to log risks.
+
+        Parameters
+        ----------
+        x : Tensor
+            Features, shape (n, n_inputs).
+
+        Returns
+        -------
+        Tensor
+            Log risks, shape (n,).
+        """
         out: Tensor = self.layers(x)
         return out.squeeze(1)

@@ -39,11 +39,15 @@ class RecurrentDecoder(nn.Module):
 
     Parameters
     ----------
-    input_size, hidden_size, num_layers
-        E, H and the number of layers.
-    bidirectional
+    input_size : int
+        E, the length of an encoding.
+    hidden_size : int
+        H, the units of each layer and direction.
+    num_layers : int
+        Layers on top of each other.
+    bidirectional : bool, default False
         Run every layer in both directions and concatenate: D = 2 instead of 1.
-    recurrent_dropout
+    recurrent_dropout : float, default 0.0
         The share p of h that is dropped in training, in [0, 1).
 
     Notes
@@ -54,6 +58,13 @@ class RecurrentDecoder(nn.Module):
     References
     ----------
     .. [1] Gal and Ghahramani, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks", 2016.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dcsurv.networks import RecurrentDecoder
+    >>> RecurrentDecoder(8, 16, 1)(torch.zeros(3, 8), length=5).shape
+    torch.Size([5, 3, 16])
     """
 
     def __init__(
@@ -85,14 +96,15 @@ class RecurrentDecoder(nn.Module):
 
         Parameters
         ----------
-        encoding : (B, E) or (L, B, E)
-            The same at every node, or one per node.
-        length
+        encoding : Tensor
+            Shape (B, E), the same at every node, or (L, B, E), one per node.
+        length : int
             L, the number of nodes.
 
         Returns
         -------
-        (L, B, D H), contiguous: node by node, so that a dense layer on top is one product over L B rows.
+        Tensor
+            Shape (L, B, D H), contiguous: node by node, so that a dense layer on top is one product over L B rows.
         """
         if length < 1:
             raise ValueError(f"The decoder needs at least one node; got length={length}.")

@@ -15,14 +15,25 @@ class History:
 
     Attributes
     ----------
-    training_loss, validation_loss
-        Mean batch loss of every epoch. The second list is empty without validation rows.
-    best_epoch
+    training_loss : list of float, default []
+        Mean batch loss of every epoch on the rows to train on.
+    validation_loss : list of float, default []
+        The same on the rows set aside; empty if there were none.
+    best_epoch : int, default 0
         Number, from 1, of the epoch whose weights were kept; 0 if training was interrupted before one ended.
-    stopped_by
+    stopped_by : {"patience", "max_epochs", "interrupt"}, default "max_epochs"
         ``"patience"`` (no better epoch for that long), ``"max_epochs"`` or ``"interrupt"`` (Ctrl-C).
-    seconds
+    seconds : float, default 0.0
         Time spent in the loop.
+
+    Examples
+    --------
+    >>> from dcsurv import DCS
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 200)
+    >>> model = DCS(decoder_layers=0, max_epochs=3, random_state=0).fit(cohort.X, cohort.y)
+    >>> len(model.history_.training_loss), model.history_.stopped_by
+    (3, 'max_epochs')
     """
 
     training_loss: list[float] = field(default_factory=list)
@@ -46,7 +57,18 @@ class History:
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw both losses over the epochs and mark the epoch that was kept."""
+        """Draw both losses over the epochs and mark the epoch that was kept.
+
+        Parameters
+        ----------
+        ax : Axes or None, default None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        Axes
+            Where it was drawn.
+        """
         import matplotlib.pyplot as plt
 
         if ax is None:

@@ -54,47 +54,54 @@ def tune(
 
     Parameters
     ----------
-    estimator
+    estimator : estimator or str
         An unfitted estimator, whose other parameters stay as they are, or a name: coxph, deepsurv, coxtime, drsa,
         kamran, dcs, dcs-log, dcs-linear, ensemble.
-    X, y
-        Features and outcomes of the training part. Keep the test part to yourself.
-    n_trials
+    X : DataFrame or array-like
+        Features of the training part. Keep the test part to yourself.
+    y : outcome
+        Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
+    n_trials : int, default 50
         Trials that the study is to have in the end, those of earlier runs and of other processes included.
-    space
+    space : {"default", "paper"} or mapping, default "default"
         ``"default"``, ``"paper"``, or your own: a mapping from parameters (also nested ones, such as
         ``estimator__lam``) to :class:`Float`, :class:`Int` or :class:`Choice`.
-    criterion
+    criterion : str, sequence of str or mapping, default "CDAUC"
         ``"CDAUC"``, ``"C-td"``, ``"IBS"`` or ``"DDC"``; a pair such as ``("CDAUC", "DDC")`` for two objectives and
         the front between them; or weights, ``{"CDAUC": 1, "DDC": 0.5}``, for one number.
-    folds
+    folds : int or sequence of tuple, default 5
         Number of folds, stratified by event, or pairs of (training rows, held-out rows) of your own, which must not
         share a row.
-    start
+    start : sequence of mapping, default ()
         Settings to try first. The estimator's own come before them.
-    keep
+    keep : float, default 0.3
         Share of the trials meant to be carried through all folds. The others are stopped at certain epochs of the
         first fold or after a fold, where they fall behind; 1 stops none.
-    trial_timeout
+    trial_timeout : float or None, default None
         Seconds of computing time that a trial may take; one that takes longer, or cannot be done within them, is
         stopped and says so.
-    storage
+    storage : str, path-like or None, default None
         Where the study is kept: None (in memory), the path of a file, or ``postgresql://user:password@host/database``.
         A search that was killed goes on there, and several processes or machines can join it. A trial that was running
         is begun again, once: the second time that its process ends it counts as failed.
-    study_name
-        Name of the study in its storage; default: the model's.
-    workers
+    study_name : str or None, default None
+        Name of the study in its storage; None: the model's.
+    workers : int, default 1
         Processes on this machine, one thread each.
-    cluster
+    cluster : str or None, default None
         Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers run the trials.
-    timeout
+    timeout : float or None, default None
         Seconds after which no more trials are begun.
-    random_state
+    random_state : int, default 0
         Seeds proposals, folds and models. With one worker and no time limits, the same seed gives the same trials,
         also where the search was killed and went on.
-    progress
+    progress : bool, default False
         Show a progress bar with the best value so far and the time that is left.
+
+    Returns
+    -------
+    TuningResult
+        The trials, and the best settings among them.
 
     Raises
     ------

@@ -30,7 +30,14 @@ _SLOPES = (0.05, 20.0)
 
 
 class RecalibrationMap(ABC):
-    """What maps have in common: fit, transform, a state of plain numbers, and the call ``(survival, times)``."""
+    """What maps have in common: fit, transform, a state of plain numbers, and the call ``(survival, times)``.
+
+    Examples
+    --------
+    >>> from dcsurv.calibration import HorizonMap, RecalibrationMap
+    >>> issubclass(HorizonMap, RecalibrationMap)
+    True
+    """
 
     @abstractmethod
     def fit(
@@ -46,20 +53,37 @@ class RecalibrationMap(ABC):
 
         Parameters
         ----------
-        y
-            Outcomes of the patients.
-        curves
-            Their curves: SurvivalCurves, ``(values, times)`` or a DataFrame with one row per patient.
-        sample_weight
+        y : outcome
+            Outcomes of the patients; see :func:`dcsurv.make_outcome`.
+        curves : SurvivalCurves, tuple or DataFrame
+            Their curves: also as ``(values, times)``, or as a DataFrame with one row per patient.
+        sample_weight : array-like or None, default None
             One non-negative weight per patient.
-        X, censoring
-            Features of the patients, and whether the censoring weights follow them; see
-            :func:`dcsurv.metrics.brier_score`.
+        X : DataFrame, array-like or None, default None
+            Features of the patients.
+        censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+            Whether the censoring weights follow the features; see :func:`dcsurv.metrics.brier_score`.
+
+        Returns
+        -------
+        self
+            The fitted map.
         """
 
     @abstractmethod
     def transform(self, curves: Any) -> SurvivalCurves:
-        """Return recalibrated curves."""
+        """Return recalibrated curves.
+
+        Parameters
+        ----------
+        curves : SurvivalCurves, tuple or DataFrame
+            Predicted curves, as for :meth:`fit`.
+
+        Returns
+        -------
+        SurvivalCurves
+            The same patients', mapped.
+        """
 
     @abstractmethod
     def __call__(self, survival: FloatArray, times: FloatArray) -> FloatArray:
@@ -67,12 +91,29 @@ class RecalibrationMap(ABC):
 
     @abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """Return the fitted map as plain numbers for a file."""
+        """Return the fitted map as plain numbers for a file.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+        """
 
     @classmethod
     @abstractmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Rebuild a fitted map."""
+        """Rebuild a fitted map.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`get_state` returned.
+
+        Returns
+        -------
+        RecalibrationMap
+            The map.
+        """
 
 
 class RankPreservingMap(RecalibrationMap):
@@ -89,7 +130,7 @@ class RankPreservingMap(RecalibrationMap):
 
     Parameters
     ----------
-    prior
+    prior : float, default 200.0
         How many patients with an event the identity counts for. It matters in small cohorts and gives the map a
         positive slope everywhere.
 
@@ -98,6 +139,20 @@ class RankPreservingMap(RecalibrationMap):
     Assumes that censoring is independent of the event given x, and needs no weights: v is uniform whatever x is, so
     that it does not depend on a censoring that x decides. The points are kept in S, not 1 - S, so that
     small survival probabilities keep all their digits.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, metrics
+    >>> from dcsurv.calibration import RankPreservingMap
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 900)
+    >>> model = CoxPH().fit(cohort.X[:300], cohort.y[:300])
+    >>> X, y = cohort.X[300:], cohort.y[300:].copy()
+    >>> y["time"] /= 2  # a hospital with worse outcomes
+    >>> curves = model.predict_survival_function(X)
+    >>> one = RankPreservingMap().fit(y[:300], curves[:300], X=X[:300])
+    >>> metrics.ddc(y[300:], one.transform(curves[300:])) < metrics.ddc(y[300:], curves[300:]) / 2
+    True
     """
 
     def __init__(self, *, prior: float = 200.0) -> None:
@@ -140,7 +195,18 @@ class RankPreservingMap(RecalibrationMap):
         self._slope = np.diff(self.mapped_) / np.diff(self.survival_)
 
     def transform(self, curves: Any) -> SurvivalCurves:
-        """Return the curves carrying this map, after the one that they carry already."""
+        """Return the curves carrying this map, after the one that they carry already.
+
+        Parameters
+        ----------
+        curves : SurvivalCurves, tuple or DataFrame
+            Predicted curves, as for :meth:`fit`.
+
+        Returns
+        -------
+        SurvivalCurves
+            The same patients', mapped.
+        """
         predicted = as_curves(curves)
         before = predicted.transform
         return predicted.with_transform(self if before is None else _Chain(before, self))
@@ -190,7 +256,7 @@ class HorizonMap(RecalibrationMap):
 
     Parameters
     ----------
-    prior
+    prior : float, default 50.0
         How many patients with an event the identity counts for.
 
     Notes
@@ -206,6 +272,20 @@ class HorizonMap(RecalibrationMap):
 
     Assumes that censoring is independent of the event within the groups of alike follow-up, which are made from ``X``;
     without ``X``, among all. Patients are left out at times that less than 5 % of their group could reach.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, metrics
+    >>> from dcsurv.calibration import HorizonMap
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 900)
+    >>> model = CoxPH().fit(cohort.X[:300], cohort.y[:300])
+    >>> X, y = cohort.X[300:], cohort.y[300:].copy()
+    >>> y["time"] /= 2  # a hospital with worse outcomes
+    >>> curves = model.predict_survival_function(X)
+    >>> one = HorizonMap().fit(y[:300], curves[:300], X=X[:300])
+    >>> metrics.ddc(y[300:], one.transform(curves[300:])) < metrics.ddc(y[300:], curves[300:]) / 2
+    True
     """
 
     def __init__(self, *, prior: float = 50.0) -> None:
@@ -247,7 +327,18 @@ class HorizonMap(RecalibrationMap):
         self.slope_ = np.asarray(slope, dtype=np.float64)
 
     def transform(self, curves: Any) -> SurvivalCurves:
-        """Return recalibrated curves, this map and the one that they carry already worked into their nodes."""
+        """Return recalibrated curves, this map and the one that they carry already worked into their nodes.
+
+        Parameters
+        ----------
+        curves : SurvivalCurves, tuple or DataFrame
+            Predicted curves, as for :meth:`fit`.
+
+        Returns
+        -------
+        SurvivalCurves
+            The same patients', mapped.
+        """
         predicted = as_curves(curves)
         nodes = predicted.times
         if predicted.interpolation != "step":
@@ -286,7 +377,27 @@ class HorizonMap(RecalibrationMap):
 
 
 class MapSequence(RecalibrationMap):
-    """Maps applied one after the other, each fitted on what those before it give."""
+    """Maps applied one after the other, each fitted on what those before it give.
+
+    Parameters
+    ----------
+    maps : sequence of RecalibrationMap
+        The maps, in the order in which they are applied.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, metrics
+    >>> from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 900)
+    >>> model = CoxPH().fit(cohort.X[:300], cohort.y[:300])
+    >>> X, y = cohort.X[300:], cohort.y[300:].copy()
+    >>> y["time"] /= 2  # a hospital with worse outcomes
+    >>> curves = model.predict_survival_function(X)
+    >>> one = MapSequence([HorizonMap(), RankPreservingMap()]).fit(y[:300], curves[:300], X=X[:300])
+    >>> metrics.ddc(y[300:], one.transform(curves[300:])) < metrics.ddc(y[300:], curves[300:]) / 2
+    True
+    """
 
     def __init__(self, maps: Sequence[RecalibrationMap]) -> None:
         self.maps = tuple(maps)
@@ -333,7 +444,18 @@ _KINDS: dict[str, type[RecalibrationMap]] = {
 
 
 def map_from_state(state: dict[str, Any]) -> RecalibrationMap:
-    """Rebuild a fitted map of any kind from its state."""
+    """Rebuild a fitted map of any kind from its state.
+
+    Parameters
+    ----------
+    state : dict
+        What ``get_state`` returned.
+
+    Returns
+    -------
+    RecalibrationMap
+        The map.
+    """
     kind = state["kind"]
     if kind not in _KINDS:
         raise ValueError(f"the state is of a map of the unknown kind {kind!r}; known are {sorted(_KINDS)}.")

@@ -1,8 +1,10 @@
-"""The house itself: what names mean, and whom its sentences speak to."""
+"""The house itself: its map, what names mean, and whom its sentences speak to."""
 
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -37,3 +39,32 @@ def test_a_name_means_one_thing() -> None:
     twice = {name: found for name, found in places.items() if len(found) > 1 and not name.startswith("_")}
     assert {name: found for name, found in twice.items() if name not in SHARED_NAMES} == {}
     assert set(SHARED_NAMES) <= set(twice), "an exception that is no longer needed"
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def layers() -> list[set[str]]:
+    """The rooms from the top of the house down, as the contract of import-linter has them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    contract = next(one for one in settings["contracts"] if one["type"] == "layers")
+    return [set(re.findall(r"dcsurv\.(\w+)", layer)) for layer in reversed(contract["layers"])]
+
+
+def test_every_module_is_a_room_of_the_contract() -> None:
+    modules = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert modules - {"__init__"} == set().union(*layers())
+
+
+def test_the_map_shows_the_rooms_that_there_are_in_their_order() -> None:
+    """The table of CONTRIBUTING.md, against the contract and against the files."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    table = re.search(r"(?m)^\| room \|.*\n\|[-|]+\n((?:\|.*\n)+)", text)
+    assert table is not None
+    drawn = [name for row in table[1].splitlines() for name in re.findall(r"`([\w/.]+)`", row.split("|")[1])]
+    missing = [name for name in drawn if not (SOURCE / name).exists()]
+    assert not missing, f"CONTRIBUTING.md shows {', '.join(missing)}, which src/dcsurv does not have."
+    floor = {room: number for number, layer in enumerate(layers()) for room in layer}
+    rooms = [name.removesuffix("/").removesuffix(".py") for name in drawn]
+    assert set(rooms) == set(floor)
+    assert rooms == sorted(rooms, key=floor.__getitem__), "a room stands below one that it may be imported from"

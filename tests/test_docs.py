@@ -159,6 +159,13 @@ def test_the_gallery_shows_what_its_blocks_draw():
     assert drawn == shown == {path.name for path in (ROOT / "docs" / "gallery").iterdir()}
 
 
+def test_pages_are_plain_markdown():
+    """They are read in the repository, too, where links by the names of other tools would stand as they are."""
+    for name, page in PAGES.items():
+        prose = re.sub(r"```.*?```|`[^`]*`", "code", page.read_text(encoding="utf-8"), flags=re.S)
+        assert not re.findall(r"\]\[|\{\w+\}code|^(?:!!!|:::)", prose, flags=re.M), name
+
+
 def test_links_of_the_readme_lead_somewhere():
     """Sphinx checks those of the site."""
     for name in ("README.md", "CONTRIBUTING.md", "docs/paper.md"):

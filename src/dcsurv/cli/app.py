@@ -18,7 +18,7 @@ Start with `dcsurv demo`, or with a table of your own:
 """
 _EPILOG = (
     "Exit codes: 0 done; 1 something failed on the way, or `check` found what must be repaired; 2 wrong use, or an "
-    "input that cannot be used; 130 interrupted; 143 told to end. A command that fails leaves no half-written file. "
+    "input that cannot be used; 130 interrupted; 143 terminated. A command that fails leaves no half-written file. "
     "DCSURV_DEBUG=1 shows tracebacks."
 )
 
@@ -51,6 +51,6 @@ def main_options(
 
 def main() -> None:
     """Entry point of the command `dcsurv`."""
-    # A command that is told to end (by a scheduler, say) tidies up as it does after Ctrl-C.
+    # A command that is terminated (by a scheduler, say) tidies up as it does after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.exit(app())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+
+from numpydoc.xref import DEFAULT_LINKS
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE / "_extensions")]
@@ -34,6 +37,7 @@ nitpicky = True  # a name in a docstring that leads nowhere is an error, too
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
+smartquotes = False  # they would bend the quotes of code in types, and the dashes of options
 
 # Reference: one page per public name, its signature as Python sees it, its parameters as their docstring says.
 autosummary_generate = True
@@ -43,7 +47,14 @@ autodoc_member_order = "bysource"
 python_display_short_literal_types = True
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
-numpydoc_xref_param_type = False
+# Types of ours are links; nothing is asked about those of others, whose documentation is elsewhere.
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | {
+    name.rpartition(".")[2]: name
+    for page in sorted((HERE / "api").glob("*.md"))
+    for name in re.findall(r"(?m)^   (dcsurv\.[\w.]*\.?[A-Z]\w*)$", page.read_text(encoding="utf-8"))
+}
 
 # Look.
 html_theme = "pydata_sphinx_theme"

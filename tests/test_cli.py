@@ -274,6 +274,27 @@ def test_a_model_made_in_python_predicts_tables_too(folder: Path, tmp_path: Path
     run("evaluate", folder / "python.safetensors", folder / "later.csv", *OUTCOME, "--bootstrap", 0)
 
 
+def test_info_shows_the_hazard_ratios_of_a_cox_model(folder: Path) -> None:
+    shown = " ".join(run("info", folder / "cox.safetensors").stdout.split())
+    summary = dcsurv.load(folder / "cox.safetensors").summary_
+    age = summary.loc["age"]
+    assert "Hazard ratios per unit of the feature" in shown
+    found = re.search(r"age (1\.\d+) (1\.\d+) to (1\.\d+)", shown)
+    assert found is not None
+    np.testing.assert_allclose(
+        [float(text) for text in found.groups()], age[["hazard_ratio", "lower", "upper"]].astype(float), atol=6e-4
+    )
+    assert "smoker: yes vs no" in shown
+    assert "Proportional hazards, all features together: χ²" in shown
+    assert "The fit is penalised (penalizer 0.0001)" in shown
+    document = json.loads(run("info", folder / "cox.safetensors", "--json").stdout)
+    assert [row["column"] for row in document["hazard_ratios"]] == summary.index.tolist()
+    assert document["proportional_hazards"][-1]["feature"] == "GLOBAL"
+    old = run("info", Path(__file__).parent / "fixtures" / "format1" / "CoxPH.safetensors")
+    assert "are not in this model's file, which dcsurv 0.1 wrote" in " ".join(old.stderr.split())
+    assert "Hazard ratios" not in run("info", folder / "ensemble.safetensors").stdout
+
+
 def test_evaluate_measures_and_warns_of_the_training_file(folder: Path) -> None:
     done = run("evaluate", folder / "cox.safetensors", folder / "later.csv", "--bootstrap", 10, "--json")
     document = json.loads(done.stdout)

@@ -38,7 +38,7 @@ def test_forest_shows_every_row_and_its_numbers(model):
     assert ax.get_xscale() == "log"
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels[0] == "age, per 10"
-    assert labels[1].startswith("a_name_that_goes_")
+    assert labels[1].startswith("a_name_that_goes")
     assert labels[1].endswith("…, per 1,000")
     assert labels[2].startswith(r"stage of \$ disease (vs ")
     assert labels[3].strip().startswith("II with a very long")

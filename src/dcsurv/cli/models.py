@@ -226,6 +226,8 @@ def report(
 @app.command()
 def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
     """Say what a model file holds: model, training, columns, horizons, and how good it was when it was fitted."""
+    from dcsurv.cli.cox import hazard_ratios_as_data, show_hazard_ratios
+    from dcsurv.models import CoxPH
     from dcsurv.persistence import load, read
 
     shell = Shell(as_json)
@@ -259,6 +261,8 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
     changed = _changed(fitted)
     shell.say(f"  settings   {', '.join(f'{k}={v!r}' for k, v in changed.items()) or 'all as by default'}")
     _show_columns(shell, fitted, card)
+    if isinstance(fitted, CoxPH):
+        show_hazard_ratios(shell, fitted)
     for entry in card.recalibrations:
         shell.say(
             f"Recalibrated {entry['created']} on {entry['data']['patients']:,} patients of {entry['data']['file']}; "
@@ -278,7 +282,8 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
         "follow_up",
         "card",
     ]
-    shell.result({"model": str(model), **{name: header.get(name) for name in kept}})
+    more = hazard_ratios_as_data(fitted) if isinstance(fitted, CoxPH) else {}
+    shell.result({"model": str(model), **{name: header.get(name) for name in kept}, **more})
 
 
 def _patients(shell: Shell, data: Path, fitted: Any, *, event_value: list[str] | None, **options: Any) -> Cohort:

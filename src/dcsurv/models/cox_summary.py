@@ -24,6 +24,7 @@ GLOBAL = "GLOBAL"
 LEVEL = 0.95
 SIGNIFICANT = 0.05
 _NAMED = 5
+_ENDLESS = 1e6  # a hazard ratio of a level in which nobody, or everybody, had the event
 _PREFIX = "summary."
 # Columns come in single precision: a step has no more digits, and closer values are the same.
 _DIGITS, _NOISE = 6, 1e-5
@@ -221,13 +222,30 @@ def proportionality_table(columns: Sequence[ModelColumn], inference: CoxInferenc
     )
 
 
+def ratio_text(ratio: float, lower: float, upper: float) -> tuple[str, str]:
+    """Print a hazard ratio and its interval with as many digits as tell its ends apart; an empty one if unknown."""
+    width = upper - lower if np.isfinite(upper - lower) else abs(ratio - 1)
+    digits = int(np.clip(1 - np.floor(np.log10(width)), 2, _DIGITS)) if width > 0 else 2
+    if np.isnan(lower):
+        return f"{ratio:.{digits}f}", ""
+    ends = [f"{end:.{digits}f}" if end < _ENDLESS else "∞" for end in (lower, upper)]
+    return f"{ratio:.{digits}f}" if ratio < _ENDLESS else "∞", " to ".join(ends)
+
+
+def p_text(p: float) -> str:
+    """Print a p value; an empty one if it is not known."""
+    return "" if np.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def describe_test(table: pd.DataFrame) -> str:
     """Say what a table of :func:`proportionality_table` says."""
-    overall, single = table.loc[GLOBAL], table.drop(index=GLOBAL)
-    if np.isnan(overall["p"]):
+    single = table.drop(index=GLOBAL)
+    chi2, df, overall = table[["chi2", "df", "p"]].to_numpy()[-1]
+    if np.isnan(overall):
         return "Whether hazards are proportional was not tested."
-    p = "p < 0.001" if overall["p"] < 0.001 else f"p = {overall['p']:.3f}"
-    text = f"Proportional hazards, all features together: χ² = {overall['chi2']:.1f} on {overall['df']:.0f} df, {p}."
+    p = p_text(overall)
+    p = p.replace("<", "< ") if p.startswith("<") else f"= {p}"
+    text = f"Proportional hazards, all features together: χ² = {chi2:.1f} on {df:.0f} df, p {p}."
     changing = single[single["p"] < SIGNIFICANT].sort_values("p", kind="stable").index.astype(str).tolist()
     if not changing:
         return f"{text} No feature's effect changes notably over time."

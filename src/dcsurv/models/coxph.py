@@ -64,7 +64,7 @@ class CoxPH(SurvivalEstimator):
         Schoenfeld residuals, smoothed by a natural spline; ``coef`` is what the model takes it for. Empty with sample
         weights or few events. :func:`dcsurv.figures.effects_over_time` draws it.
     remarks_ : list of str
-        What to know when reading these: a penalty, weights, units, what the model's file does not hold.
+        What to know when reading these: a penalty, weights, units.
 
     Examples
     --------
@@ -164,11 +164,9 @@ class CoxPH(SurvivalEstimator):
 
     @property
     def remarks_(self) -> list[str]:
-        """What to know when reading :attr:`summary_`: penalty, weights, units, what a file does not hold."""
+        """What to know when reading :attr:`summary_`: penalty, weights, units."""
         check_is_fitted(self)
         out = []
-        if self.inference_ is None:
-            out.append(_NOT_IN_THE_FILE)
         if self.penalizer > 0:
             out.append(
                 f"The fit is penalised (penalizer {self.penalizer:g}): coefficients are drawn towards 0, and intervals "

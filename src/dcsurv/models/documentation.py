@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import re
 import types
+from collections.abc import Callable
 from typing import Any, Literal, Union, get_args, get_origin
 
 # From the heading to the next one: numpydoc's sections stand at the left margin.
@@ -20,22 +21,24 @@ _ENTRY = re.compile(
 )
 
 
-def document_parameters(cls: type) -> None:
-    """Write the parameters of all bases into the docstring of a class that is about to become a dataclass.
+def document_parameters(cls: type, *others: Callable[..., Any]) -> None:
+    """Write all parameters into the docstring of a class that is a dataclass or about to become one.
 
     Parameters
     ----------
     cls : type
         A class whose annotated attributes are its parameters. Its docstring describes those that it adds, or describes
         otherwise than its bases. The type may be left to the annotation; the default is always that of the class.
+    *others : callable
+        Functions whose docstrings describe parameters of the same names.
     """
     own = cls.__dict__.get("__doc__")
     if own is None:  # python -OO drops docstrings
         return
     text = inspect.cleandoc(own) + "\n"
     entries = _entries(text)
-    for base in cls.__mro__[1:]:
-        entries = _entries(inspect.cleandoc(base.__dict__.get("__doc__") or "") + "\n") | entries
+    for described in (*(one.__doc__ for one in others), *(base.__dict__.get("__doc__") for base in cls.__mro__[1:])):
+        entries = _entries(inspect.cleandoc(described or "") + "\n") | entries
     section = "Parameters\n----------\n"
     for name, hint in _parameters(cls).items():
         words, meaning = entries.get(name, ("", ""))

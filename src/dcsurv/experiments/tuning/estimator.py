@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.tuning.search import tune
+from dcsurv.models.documentation import document_parameters
 from dcsurv.target import FloatArray
 
 
@@ -24,21 +25,33 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator
-        An unfitted estimator or the name of a model; default ``"dcs"``.
-    n_trials, space, criterion, folds, start, keep, trial_timeout, storage, study_name, workers, cluster, timeout, \
-    random_state, progress
-        See :func:`dcsurv.tune`. A study in a file belongs to one set of training rows: leave ``storage`` None where
-        the estimator is fitted to several.
+    estimator : estimator or str
+        An unfitted estimator or the name of a model.
 
     Attributes
     ----------
-    result_
-        The :class:`TuningResult`.
-    estimator_
+    result_ : TuningResult
+        The search.
+    estimator_ : estimator
         The model with the best settings, fitted to all rows.
-    best_params_
+    best_params_ : dict
         Its settings.
+
+    Notes
+    -----
+    A study in a file belongs to one set of training rows: leave ``storage`` None where the estimator is fitted to
+    several.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, Tuned
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.experiments.tuning import Float
+    >>> cohort = simulate("independent", 200)
+    >>> space = {"penalizer": Float(1e-3, 1.0, log=True)}
+    >>> model = Tuned(estimator=CoxPH(), n_trials=2, space=space, folds=2).fit(cohort.X, cohort.y)
+    >>> list(model.best_params_)
+    ['penalizer']
     """
 
     estimator: Any = "dcs"
@@ -58,7 +71,20 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
     progress: bool = False
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Search on these rows, then fit the best settings to all of them."""
+        """Search on these rows, then fit the best settings to all of them.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient.
+        y : outcome
+            Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
+
+        Returns
+        -------
+        Tuned
+            The fitted estimator.
+        """
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
         self.result_ = tune(self.estimator, X, y, **options)
         self.best_params_ = self.result_.best_params
@@ -74,23 +100,79 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
         return int(self._fitted().n_features_in_)
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
-        """Predict survival curves with the best settings; see the models' method of this name."""
+        """Predict survival curves with the best settings.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient.
+        times : array-like or None, default None
+            Times at which the curves are kept; None: the model's own nodes.
+
+        Returns
+        -------
+        SurvivalCurves
+            One curve per patient.
+        """
         return self._fitted().predict_survival_function(X, times)
 
     def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
-        """Predict -log S, (n, T); see the models' method of this name."""
+        """Predict the cumulative hazard, -log S, with the best settings.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient.
+        times : array-like or None, default None
+            Times to predict at; None: the model's own nodes.
+
+        Returns
+        -------
+        array of shape (n, T)
+            One row per patient.
+        """
         return self._fitted().predict_cumulative_hazard_function(X, times)
 
     def predict(self, X: Any) -> FloatArray:
-        """Predict a risk score, (n,), higher for worse."""
+        """Predict a risk score with the best settings.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient.
+
+        Returns
+        -------
+        array of shape (n,)
+            Higher is worse.
+        """
         return self._fitted().predict(X)
 
     def score(self, X: Any, y: Any) -> float:
-        """Return C-td of the curves predicted for X."""
+        """Return C-td of the curves predicted for X.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient.
+        y : outcome
+            Outcomes of the same patients.
+
+        Returns
+        -------
+        float
+            Higher is better.
+        """
         return self._fitted().score(X, y)
 
     def save(self, path: Any) -> None:
-        """Write the fitted model, without the search, to one file; see :func:`dcsurv.load`."""
+        """Write the fitted model, without the search, to one file; see :func:`dcsurv.load`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, by habit with the ending ``.safetensors``.
+        """
         self._fitted().save(path)
 
     def _fitted(self) -> Any:
@@ -102,3 +184,6 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+document_parameters(Tuned, tune)

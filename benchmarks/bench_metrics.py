@@ -13,7 +13,7 @@ from dcsurv import SurvivalCurves, make_outcome
 from dcsurv.metrics import auc as our_auc
 from dcsurv.metrics import brier as our_brier
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc, evaluate
-from dcsurv.metrics._cohort import Cohort
+from dcsurv.metrics.inputs import SortedCohort
 from timing import best_seconds, named, peak_memory_gb, seconds
 
 
@@ -64,7 +64,7 @@ def bootstrap_vs_loop(n: int = 1775, n_bootstrap: int = 1000, loops: int = 20) -
     from sksurv.util import Surv
 
     y, curves = cohort(n, 100, events=0.68)
-    whole = Cohort(y)
+    whole = SortedCohort(y)
     auc_times, brier_times = our_auc.default_times(whole), our_brier.default_times(whole)
     rng = np.random.default_rng(0)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dcsurv.metrics import find_metric, list_metrics
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 PAPER_TABLES = RESULTS / "paper" / "tables"
@@ -118,7 +120,6 @@ _GOALS: dict[str, tuple[float | None, float | None, float | None]] = {
     "ICI@Q2": (0.02, 0.035, 0.015),
     "ICI@Q3": (0.02, 0.035, 0.015),
 }
-_HIGHER = ("C-td", "CDAUC")
 
 
 def goals() -> str:
@@ -130,7 +131,7 @@ def goals() -> str:
     rows = []
     for k, cohort in enumerate(COHORTS):
         for metric, wanted in _GOALS.items():
-            column, sign = f"{metric} mean", 1 if metric in _HIGHER else -1
+            column, sign = f"{metric} mean", 1 if find_metric(metric.partition("@")[0]).better == "higher" else -1
             values = {m: float(row[column]) for (name, m), row in found.items() if name == cohort and row[column]}
             ours = values.pop("calibrated DCS")
             paper = max((m for m in values if m in _MODELS), key=lambda m: sign * values[m])
@@ -178,6 +179,16 @@ def _follow_up(head: str) -> str:
     return "\n".join(lines[first:last])
 
 
+def metrics() -> str:
+    """Return what every metric says and how it is computed, from its record."""
+    rows = []
+    for metric in list_metrics():
+        name = metric.name + " (at each horizon)" * metric.per_horizon
+        rows.append((name, metric.meaning, metric.direction, metric.convention, metric.paper or "–"))
+        rows += [(one.name, one.meaning, "", one.convention, "–") for one in metric.company]
+    return _table(["metric", "what it says", "better", "convention", "the paper's convention"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "quality": quality,
     "bench": bench,
@@ -189,6 +200,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
+    "metrics": metrics,
 }
 
 

@@ -17,8 +17,8 @@ from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap
 from dcsurv.datasets import load_flchain, simulate
 from dcsurv.datasets.simulated import Design
 from dcsurv.follow_up import _cox_slopes
-from dcsurv.metrics._cohort import Cohort
 from dcsurv.metrics.censoring import CensoringModel
+from dcsurv.metrics.inputs import SortedCohort
 
 DESIGNS = get_args(Design)
 DEPENDENT = ("staggered", "drift", "centre", "risk")
@@ -169,7 +169,7 @@ def test_metrics_of_the_true_model_meet_their_population_values(design: Design) 
         cohort = simulate(design, 10_000, random_state=seed)
         found = study_follow_up(cohort.X, cohort.y)
         censoring: Any = found if found.depends else "marginal"
-        model = CensoringModel(Cohort(cohort.y), None, "before", found if found.depends else None)
+        model = CensoringModel(SortedCohort(cohort.y), None, "before", found if found.depends else None)
         counts = model.counts(TIMES)[found.groups]
         brier = metrics.brier_score(cohort.y, cohort.truth, TIMES, censoring=censoring)[1]
         auc = metrics.cumulative_dynamic_auc(cohort.y, cohort.truth, times=TIMES, censoring=censoring).auc

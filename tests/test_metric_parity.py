@@ -21,7 +21,7 @@ from dcsurv.metrics import (
     ddc,
     integrated_brier_score,
 )
-from dcsurv.metrics.calibration import bin_contributions, divergence
+from dcsurv.metrics.distribution import bin_contributions, divergence
 
 REFERENCE = Path(__file__).parent / "reference"
 

@@ -29,8 +29,10 @@ from dcsurv.metrics import (
     evaluate,
     integrated_brier_score,
 )
-from dcsurv.metrics._cohort import Cohort
-from dcsurv.metrics.evaluation import _Evaluation, resample_counts
+from dcsurv.metrics.catalogue import Setting, choose_metrics
+from dcsurv.metrics.evaluation import PreparedMetrics
+from dcsurv.metrics.inputs import SortedCohort
+from dcsurv.metrics.resampling import resample_counts
 
 FUNCTIONS = {
     "C-td": concordance_index_td,
@@ -50,7 +52,7 @@ def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
     metrics = ["C-td", "CDAUC", "IBS", "DDC", "O/E"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # times left out, in the tiny cohort
-        prepared = _Evaluation(y, curves, y_train, None, metrics, "default")
+        prepared = PreparedMetrics(choose_metrics(metrics), Setting(y, curves, y_train))
         counts = next(resample_counts(len(y), 20, random_state=5))
         fast = prepared.resampled(counts)
         for b, row in enumerate(counts.astype(int)):
@@ -60,9 +62,11 @@ def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
             naive = {
                 "C-td": concordance_index_td(y[drawn], curves[drawn]),
                 "CDAUC": cumulative_dynamic_auc(
-                    y[drawn], curves[drawn], times=prepared.auc.times, y_train=y_train
+                    y[drawn], curves[drawn], times=prepared.parts["CDAUC"].times, y_train=y_train
                 ).mean,
-                "IBS": integrated_brier_score(y[drawn], curves[drawn], times=prepared.brier.times, y_train=y_train),
+                "IBS": integrated_brier_score(
+                    y[drawn], curves[drawn], times=prepared.parts["IBS"].times, y_train=y_train
+                ),
                 "DDC": ddc(y[drawn], curves[drawn]),
             }
             for metric, value in naive.items():
@@ -252,7 +256,7 @@ def test_compare_pairs_the_resamples():
 
 def test_default_times():
     y, _ = random_cohort(0)
-    cohort = Cohort(y)
+    cohort = SortedCohort(y)
     events = np.sort(y["time"][y["event"]])
     np.testing.assert_allclose(auc.default_times(cohort), np.linspace(events[0], events[-1], 51)[:-1])
     assert brier.default_times(cohort)[[0, -1]].tolist() == np.quantile(y["time"], [0.05, 0.95]).tolist()

@@ -5,7 +5,7 @@ import pytest
 
 from cohorts import random_cohort
 from dcsurv.metrics import brier_score, cumulative_dynamic_auc, evaluate_over_time
-from dcsurv.metrics.evaluation import resample_counts
+from dcsurv.metrics.resampling import resample_counts
 
 
 @pytest.mark.parametrize("own_weights", [True, False])

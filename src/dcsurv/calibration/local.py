@@ -13,9 +13,9 @@ from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps, with_map
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons
-from dcsurv.metrics._cohort import Cohort
 from dcsurv.metrics.calibration import IntegratedCalibration
 from dcsurv.metrics.censoring import CensoringModel, resolve_follow_up
+from dcsurv.metrics.inputs import SortedCohort
 from dcsurv.models.base import SurvivalEstimator
 from dcsurv.target import FloatArray, check_outcome
 
@@ -104,7 +104,7 @@ def recalibrate(
 
 def _ratios(y: Any, curves: SurvivalCurves, horizons: FloatArray, follow_up: FollowUp | None) -> FloatArray:
     """Return observed over expected risk at each horizon; infinite where nothing was expected, NaN where unknown."""
-    cohort = Cohort(y)
+    cohort = SortedCohort(y)
     model = CensoringModel(cohort, None, "before", follow_up)
     weight = cohort.weights(None)
     out = []

@@ -15,11 +15,6 @@ from dcsurv.cohort import Cohort, Finding, Horizon, describe_time
 
 _SHOWN_COLUMNS = 30
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-_MEANING = (
-    "C-td, CDAUC: ranking, 0.5 to 1, higher is better. IBS: error of the probabilities, lower is better. DDC, ICI: "
-    "calibration, lower is better; the DDC floor is what perfect calibration would give on so few patients. "
-    "D-calibration p: below 0.05 is not calibrated. O/E: observed / expected events, 1 is perfect."
-)
 
 
 def plain_table(*header: str, right: Sequence[int] = ()) -> Grid:
@@ -106,7 +101,21 @@ def show_metrics(
         add(table, f"{row['metric']}{where}", *cells)
     show_table(shell, title, table)
     shell.show()
-    shell.show(_MEANING, style="dim", markup=False)
+    shell.show(_meanings({row["metric"] for row in first}))
+
+
+def _meanings(names: set[str]) -> Table:
+    """Say what the metrics of a table mean."""
+    from dcsurv.metrics import list_metrics
+
+    grid = Table.grid(padding=(0, 2))
+    for metric in list_metrics():
+        told = {metric.name: f"{metric.meaning} {metric.direction.capitalize()}."}
+        told |= {one.name: one.meaning for one in metric.company}
+        for name, meaning in told.items():
+            if name in names:
+                grid.add_row(Text(name, style="dim"), Text(meaning, style="dim"))
+    return grid
 
 
 def _cell(row: dict[str, Any]) -> str:

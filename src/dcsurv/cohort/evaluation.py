@@ -17,8 +17,7 @@ from dcsurv.cohort.durations import Horizon
 from dcsurv.cohort.errors import CohortError
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp, study_follow_up
-from dcsurv.metrics import evaluate
-from dcsurv.metrics.evaluation import OVERALL, WEIGHTED
+from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.models import CoxPH
 from dcsurv.models.base import SurvivalEstimator
 from dcsurv.target import IntArray, fold_indices, train_test_indices
@@ -114,7 +113,7 @@ def evaluate_curves(
             n_bootstrap,
             censoring=follow_up if follow_up.depends else "marginal",
             horizons=usable or None,
-            metrics=None if usable else OVERALL,
+            metrics=None if usable else [metric.name for metric in list_metrics() if not metric.per_horizon],
             random_state=seed,
         )
     if follow_up.depends:
@@ -124,9 +123,10 @@ def evaluate_curves(
 
 
 def _weights_follow(follow_up: FollowUp, table: pd.DataFrame) -> str:
-    shares = table.loc[table["metric"].isin(WEIGHTED), "counted"]
+    weighted = [metric.name for metric in list_metrics() if metric.weighted]
+    shares = table.loc[table["metric"].isin(weighted), "counted"]
     return (
-        f"{follow_up.describe()} So the weights of {', '.join(WEIGHTED)} follow the features, and patients count at "
+        f"{follow_up.describe()} So the weights of {', '.join(weighted)} follow the features, and patients count at "
         f"times that others like them could reach ({shares.min():.0%} to {shares.max():.0%} of the patients). With one "
         "curve of censoring for all, these numbers favour models that predict death where nobody is followed."
     )

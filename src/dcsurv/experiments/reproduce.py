@@ -190,7 +190,7 @@ def _paper_tables(out: Reproduction, results: Results, datasets: Sequence[str]) 
     if len(rows) == 0:
         return
     far = []
-    for metric, (_, number, _) in PRINTED.items():
+    for metric, (_, number) in PRINTED.items():
         numbers = printed_table(rows, metric)
         if len(numbers) == 0:
             continue
@@ -360,7 +360,7 @@ def _paper_figures(out: Reproduction, results: Results, datasets: Sequence[str])
             by_risk = np.argsort(next(iter(curves.values())).rmst())
             patients = by_risk[(np.array(_CURVE_QUANTILES) * (len(test) - 1)).astype(int)]
             drawn[f"curves-{dataset}"] = figures.survival_curves(curves, y[test], patients.tolist())
-    for metric, (_, number, _) in PRINTED.items():
+    for metric, (_, number) in PRINTED.items():
         table = out.tables.get(f"table-{number}")
         if table is not None:
             ours = table.numbers.assign(metric=metric)

@@ -23,8 +23,7 @@ from dcsurv.datasets import load
 from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.plan import Plan, PlanError, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
-from dcsurv.metrics import evaluate
-from dcsurv.metrics.evaluation import WEIGHTED
+from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.target import train_test_indices
 from dcsurv.training import one_thread
 
@@ -204,9 +203,10 @@ def scores(curves: SurvivalCurves, X: pd.DataFrame, y: Any, y_train: Any, n_boot
     With censoring weights that follow the features where these predict censoring, with one censoring curve for all (no
     resampling), and in the paper's convention.
     """
+    weighted = [metric.name for metric in list_metrics() if metric.weighted]
     tables = {
         "default": evaluate(y, curves, y_train, n_bootstrap, X=X),
-        "marginal": evaluate(y, curves, y_train, censoring="marginal", metrics=WEIGHTED),
+        "marginal": evaluate(y, curves, y_train, censoring="marginal", metrics=weighted),
         "paper": evaluate(y, curves, y_train, _PAPER_BOOTSTRAPS, convention="paper"),
     }
     return {name: _records(table) for name, table in tables.items()}

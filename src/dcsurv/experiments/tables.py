@@ -16,11 +16,11 @@ from scipy.stats import t as student
 
 from dcsurv.persistence import write_atomically
 
-# Metric -> (name in the printed tables, table of the paper, whether higher is better).
+# Metric -> (name in the printed tables, table of the paper).
 PRINTED: Final = {
-    "C-td": ("c_index_td", "III", True),
-    "CDAUC": ("cdauc", "IV", True),
-    "DDC": ("ddc", "V", False),
+    "C-td": ("c_index_td", "III"),
+    "CDAUC": ("cdauc", "IV"),
+    "DDC": ("ddc", "V"),
 }
 METRICS: Final = ("C-td", "CDAUC", "IBS", "DDC", "ICI@Q1", "ICI@Q2", "ICI@Q3")
 # With one censoring curve for all, for those who compare with figures of others.

@@ -25,6 +25,7 @@ from dcsurv.figures.style import (
     styled,
     wrapped,
 )
+from dcsurv.metrics import list_metrics
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.target import unpack
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BETTER = {"C-td": "higher", "CDAUC": "higher", "IBS": "lower", "DDC": "lower", "ICI": "lower"}
 # Where results differ by more than this factor, a linear axis would press the small ones into one dot.
 _LOG_FROM = 10.0
 _PANELS_PER_ROW = 4
@@ -253,7 +253,7 @@ def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Fi
     panels[0].set_yticks(range(len(models)), labels)
     panels[0].set_ylim(len(models) - 0.5, -0.5)
     kind = metrics[0].partition("@")[0]  # "ICI@Q2" is the ICI at a horizon
-    better = f" ({_BETTER[kind]} is better)" if kind in _BETTER else ""
+    better = next((f" ({metric.direction})" for metric in list_metrics() if metric.name == kind), "")
     figure.supxlabel(f"{metrics[0]}{better}, mean ± sd")
     if printed is not None:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)

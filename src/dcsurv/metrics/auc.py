@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import Cohort, check_times, check_tolerance, counted, node_after, paper_nodes
+from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
 from dcsurv.metrics.censoring import (
     Censoring,
     CensoringEstimate,
@@ -19,6 +19,7 @@ from dcsurv.metrics.censoring import (
     keep_usable,
     resolve_follow_up,
 )
+from dcsurv.metrics.inputs import SortedCohort, check_times, check_tolerance, counted, node_after, paper_nodes
 from dcsurv.target import FloatArray, IntArray
 
 DEFAULT_TOLERANCE = 1e-8
@@ -84,12 +85,38 @@ class CumulativeDynamicAuc:
         )
 
 
-def default_times(cohort: Cohort) -> FloatArray:
+def default_times(cohort: SortedCohort) -> FloatArray:
     """Return the paper's times: fifty equal steps from the first to the last event, the last one left out."""
     events = cohort.time[cohort.event]
     if events[0] == events[-1]:
         return events[:1]
     return np.linspace(events[0], events[-1], _N_TIMES + 1)[:-1]
+
+
+def _prepare(setting: Setting) -> Prepared:
+    times = keep_usable(default_times(setting.cohort), setting.censoring, what="AUC")
+    tolerance = PAPER_TOLERANCE if setting.paper else DEFAULT_TOLERANCE
+    prepared = CumulativeDynamicAuc(setting.curves, times, setting.censoring, tied_tol=tolerance, nodes=setting.nodes)
+
+    def values(weighting: Weighting) -> FloatArray:
+        return prepared.mean(weighting.weight, prepared.over_time(weighting.weight, weighting.censoring))
+
+    return Prepared(values, times)
+
+
+CDAUC = register_metric(
+    Metric(
+        name="CDAUC",
+        aspect="discrimination",
+        better="higher",
+        meaning="How well patients with the event by a time are told from those without it, averaged over time; 0.5 is "
+        "guessing.",
+        convention="tie tolerance 1e-8; cases weighted by 1/G(z-); averaged over the Kaplan-Meier drop; S(t)",
+        paper="tie tolerance 1e-3; cases weighted by 1/G(z), G from the test set; first node after t",
+        prepare=_prepare,
+        weighted=True,
+    )
+)
 
 
 def cumulative_dynamic_auc(
@@ -139,7 +166,7 @@ def cumulative_dynamic_auc(
     paper = nodes is not None
     follow_up = None if paper else resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
-    cohort = Cohort(y)
+    cohort = SortedCohort(y)
     if tied_tol is not None:
         check_tolerance(tied_tol)
     else:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.metrics._cohort import Cohort, check_times, counted
+from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
 from dcsurv.metrics.censoring import (
     Censoring,
     CensoringEstimate,
@@ -17,6 +17,7 @@ from dcsurv.metrics.censoring import (
     keep_usable,
     resolve_follow_up,
 )
+from dcsurv.metrics.inputs import SortedCohort, check_times, counted
 from dcsurv.target import FloatArray
 
 _N_TIMES = 100
@@ -68,10 +69,33 @@ class Brier:
         return np.divide(area, length, out=score[:, 0].copy(), where=length > 0)
 
 
-def default_times(cohort: Cohort) -> FloatArray:
+def default_times(cohort: SortedCohort) -> FloatArray:
     """Return a hundred equal steps between the 5th and the 95th percentile of the observed times."""
     low, high = np.quantile(cohort.time, [0.05, 0.95])
     return np.unique(np.linspace(low, high, _N_TIMES))
+
+
+def _prepare(setting: Setting) -> Prepared:
+    times = keep_usable(default_times(setting.cohort), setting.censoring, what="Brier score", needs_cases=False)
+    prepared = Brier(setting.curves, times, setting.censoring)
+
+    def values(weighting: Weighting) -> FloatArray:
+        return prepared.integrated(prepared.over_time(weighting.weight, weighting.censoring))
+
+    return Prepared(values, times)
+
+
+IBS = register_metric(
+    Metric(
+        name="IBS",
+        aspect="error",
+        better="lower",
+        meaning="Squared error of the predicted probabilities of survival, averaged over time.",
+        convention="trapezoid from the 5th to the 95th percentile of test times; G(z-) and G(t)",
+        prepare=_prepare,
+        weighted=True,
+    )
+)
 
 
 def brier_score(
@@ -112,7 +136,9 @@ def brier_score(
     E. Graf et al.: Assessment and comparison of prognostic classification schemes for survival data.
     Statistics in Medicine 18 (1999).
     """
-    prepared, weight = _prepare(y, curves, check_times(times), y_train, X, censoring, censoring_weights, sample_weight)
+    prepared, weight = _for_curves(
+        y, curves, check_times(times), y_train, X, censoring, censoring_weights, sample_weight
+    )
     return prepared.times, prepared.over_time(weight)[0]
 
 
@@ -133,11 +159,11 @@ def integrated_brier_score(
     other parameters see :func:`brier_score`.
     """
     asked = None if times is None else check_times(times)
-    prepared, weight = _prepare(y, curves, asked, y_train, X, censoring, censoring_weights, sample_weight)
+    prepared, weight = _for_curves(y, curves, asked, y_train, X, censoring, censoring_weights, sample_weight)
     return float(prepared.integrated(prepared.over_time(weight))[0])
 
 
-def _prepare(
+def _for_curves(
     y: Any,
     curves: Any,
     times: FloatArray | None,
@@ -149,7 +175,7 @@ def _prepare(
 ) -> tuple[Brier, FloatArray]:
     follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
-    cohort = Cohort(y)
+    cohort = SortedCohort(y)
     model = CensoringModel(cohort, y_train, censoring_weights, follow_up)
     asked = keep_usable(default_times(cohort) if times is None else times, model, what="Brier score", needs_cases=False)
     return Brier(predicted, asked, model), cohort.weights(counts)

@@ -1,51 +1,26 @@
-"""Calibration: do the predicted probabilities mean what they say?
-
-Over the whole distribution (D-calibration, DDC), and at a horizon (calibration curve, ICI, observed / expected).
-"""
+"""Calibration at a horizon: does a predicted risk mean what it says? Calibration curve, ICI, observed / expected."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, xlogy
-from scipy.stats import chi2
+from scipy.special import expit
 
-from dcsurv.curves import SurvivalCurves, as_curves
-from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import Cohort, counted, node_after, paper_nodes
+from dcsurv.curves import SurvivalCurves
+from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
 from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
-from dcsurv.nonparametric import censoring_curve
-from dcsurv.target import BoolArray, FloatArray, check_sample_weight, unpack
+from dcsurv.metrics.inputs import SortedCohort, counted, warn
+from dcsurv.target import FloatArray
 
-N_BINS = 10
 # Knots of the calibration curve, as quantiles of the predicted risk (Harrell's choice for four knots).
 _KNOTS = (0.05, 0.35, 0.65, 0.95)
 # A hint of ridge keeps the curve's fit defined when all predictions are nearly alike or all outcomes the same.
 _RIDGE = 1e-3
 _RISK_LIMIT = 1e-6
-
-
-@dataclass(frozen=True)
-class DCalibration:
-    """The histogram of S(z|x) in ten bins with its distance from flat.
-
-    Attributes
-    ----------
-    bins
-        Share of the patients in each bin, lowest survival first.
-    score
-        Sum over bins of (share - 1/10)^2.
-    statistic, p_value
-        Haider's chi-square test; a small p says that the model is not D-calibrated.
-    """
-
-    bins: FloatArray
-    score: float
-    statistic: float
-    p_value: float
 
 
 @dataclass(frozen=True)
@@ -75,106 +50,6 @@ class HorizonCalibration:
     ratio: float
 
 
-def bin_contributions(survival: FloatArray, event: BoolArray) -> FloatArray:
-    """Return how much of each patient falls in each bin, (n, 10); every row sums to 1.
-
-    An event falls in the bin of S(z). A censored patient is spread over where S may end up below S(z) = s in bin k:
-    (s - k/10) / s in that bin and 0.1 / s in each lower one; s = 0 puts all of it in the first bin.
-    """
-    edges = np.arange(N_BINS) / N_BINS
-    # searchsorted against the very edges decides what "on an edge" means; s * 10 would round .3 down to bin 2.
-    own = np.searchsorted(edges, survival, side="right") - 1
-    n = len(survival)
-    rows = np.arange(n)
-    out = np.zeros((n, N_BINS))
-    safe = np.where(survival > 0, survival, 1.0)
-    out[:] = np.where((edges < edges[own][:, None]) & ~event[:, None], (1 / N_BINS) / safe[:, None], 0.0)
-    share = np.where(survival > 0, (survival - edges[own]) / safe, 1.0)
-    out[rows, own] = np.where(event, 1.0, share)
-    return out
-
-
-def divergence(bins: FloatArray) -> FloatArray:
-    """Return sum_b P(b) ln(P(b) / 0.1) along the last axis."""
-    return np.asarray(xlogy(bins, bins * N_BINS).sum(axis=-1))
-
-
-def survival_at_own_time(
-    y: Any, curves: Any, convention: Convention, y_train: Any | None
-) -> tuple[FloatArray, BoolArray]:
-    """Return S(z_i | x_i) as D-calibration reads it, and the events, in the order of ``y``."""
-    time, event = unpack(y)
-    nodes = paper_nodes(convention, y_train)
-    own = time if nodes is None else node_after(nodes, time)
-    return as_curves(curves, len(time)).at_own(own), event
-
-
-def d_calibration(
-    y: Any,
-    curves: Any,
-    *,
-    sample_weight: npt.ArrayLike | None = None,
-    convention: Convention = "default",
-    y_train: Any | None = None,
-) -> DCalibration:
-    """Test whether S(z|x) is uniform over patients, as it is for a perfect model (Haider et al., 2020).
-
-    Bins are [k/10, (k+1)/10), the last one closed. A censored patient is spread over the bins where the event may
-    still fall. Weights count as copies: the test takes their sum for the number of patients.
-    ``convention="paper"`` projects on the times in ``y_train`` and reads the first node strictly after z.
-    """
-    y, predicted, counts = counted(y, curves, sample_weight)
-    survival, event = survival_at_own_time(y, predicted, convention, y_train)
-    weight = check_sample_weight(counts, len(event))
-    bins = weight @ bin_contributions(survival, event) / weight.sum()
-    score = float(((bins - 1 / N_BINS) ** 2).sum())
-    statistic = float(score * N_BINS * weight.sum())
-    return DCalibration(bins, score, statistic, float(chi2.sf(statistic, N_BINS - 1)))
-
-
-def ddc(
-    y: Any,
-    curves: Any,
-    *,
-    sample_weight: npt.ArrayLike | None = None,
-    convention: Convention = "default",
-    y_train: Any | None = None,
-) -> float:
-    """Return the distributional divergence for calibration: Kullback-Leibler from the D-calibration bins to flat.
-
-    DDC = sum_b P(b) ln(P(b) / 0.1), 0 for a flat histogram and at most ln 10. A perfect model does not reach 0 on a
-    finite cohort: :func:`ddc_floor` says what it would score. For conventions see :func:`d_calibration`.
-    """
-    return float(
-        divergence(d_calibration(y, curves, sample_weight=sample_weight, convention=convention, y_train=y_train).bins)
-    )
-
-
-def ddc_floor(y: Any, curves: Any, *, n_simulations: int = 200, random_state: int = 0) -> float:
-    """Return the mean DDC that these curves would score if they were the truth, on a cohort of this size.
-
-    Outcomes are simulated from the model's own curves: event times from S(t|x), censoring times from the
-    Kaplan-Meier censoring curve of ``y``, follow-up ending at the last time of ``y``.
-    """
-    time, _ = unpack(y)
-    if n_simulations < 1:
-        raise ValueError(f"n_simulations is {n_simulations}, but at least 1 is needed.")
-    model = as_curves(curves, len(time))
-    rng = np.random.default_rng(random_state)
-    g = censoring_curve(y)
-    end = float(time.max())
-    total = 0.0
-    for _ in range(n_simulations):
-        # G falls to each value at g.times; a draw that it never reaches is censored at the end of follow-up.
-        place = np.searchsorted(-g.values, -rng.random(len(time)), side="left")
-        censored_at = np.append(g.times, end)[np.minimum(place, len(g.times))]
-        at_censoring = model.at_own(np.minimum(censored_at, end))
-        at_event = rng.random(len(time))  # S(T|x) of an event time drawn from the curve is uniform
-        event = at_event >= at_censoring
-        total += float(divergence(bin_contributions(np.maximum(at_event, at_censoring), event).mean(axis=0)))
-    return total / n_simulations
-
-
 class IntegratedCalibration:
     """The calibration curve at one horizon, prepared for any number of weightings of the same patients."""
 
@@ -182,8 +57,12 @@ class IntegratedCalibration:
         cohort = censoring.cohort
         self.cohort, self.censoring, self.horizon = cohort, censoring, horizon
         self.risk = 1.0 - cohort.rows(curves, np.array([horizon]))[0]
-        self.basis = _spline_basis(self.risk)
         self.gone = cohort.time <= horizon
+
+    @cached_property
+    def basis(self) -> FloatArray:
+        """The spline basis of the calibration curve, (n, k)."""
+        return _spline_basis(self.risk)
 
     def observed(self, outcome_weight: FloatArray) -> FloatArray:
         """Return the smoothed share of events by the horizon at each patient's predicted risk, (n,)."""
@@ -214,6 +93,63 @@ class IntegratedCalibration:
         return observed, expected
 
 
+def _at_horizons(setting: Setting) -> list[IntegratedCalibration]:
+    return [IntegratedCalibration(setting.curves, float(t), setting.censoring) for t in setting.horizons]
+
+
+def _prepare_ici(setting: Setting) -> Prepared:
+    parts = _at_horizons(setting)
+
+    def values(weighting: Weighting) -> FloatArray:
+        return np.array([part.ici(weighting.weight, weighting.censoring) for part in parts])
+
+    return Prepared(values, horizons=tuple(part.horizon for part in parts))
+
+
+def _prepare_ratio(setting: Setting) -> Prepared:
+    parts = []
+    for part in _at_horizons(setting):
+        if part.risk.any():
+            parts.append(part)
+        else:
+            warn(f"O/E at {part.horizon:g} is left out: every predicted risk there is 0.")
+
+    def ratio(part: IntegratedCalibration, weighting: Weighting) -> FloatArray:
+        observed, expected = part.shares(weighting.weight, weighting.censoring)
+        return np.divide(observed, expected, out=np.full(len(weighting.weight), np.nan), where=expected > 0)
+
+    def values(weighting: Weighting) -> FloatArray:
+        return np.array([ratio(part, weighting) for part in parts])
+
+    return Prepared(values, horizons=tuple(part.horizon for part in parts))
+
+
+ICI = register_metric(
+    Metric(
+        name="ICI",
+        aspect="calibration",
+        better="lower",
+        meaning="Mean distance between the predicted and the observed risk by a horizon.",
+        convention="IPCW logistic natural cubic spline of cloglog risk, four knots",
+        prepare=_prepare_ici,
+        per_horizon=True,
+        weighted=True,
+    )
+)
+OBSERVED_EXPECTED = register_metric(
+    Metric(
+        name="O/E",
+        aspect="calibration",
+        better="one",
+        meaning="Observed divided by expected events by a horizon.",
+        convention="Kaplan-Meier risk / mean predicted risk",
+        prepare=_prepare_ratio,
+        per_horizon=True,
+        weighted=True,
+    )
+)
+
+
 def calibration_at_horizon(
     y: Any,
     curves: Any,
@@ -241,7 +177,7 @@ def calibration_at_horizon(
     """
     follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
-    cohort = Cohort(y)
+    cohort = SortedCohort(y)
     model = CensoringModel(cohort, y_train, "before", follow_up)
     asked = np.atleast_1d(np.asarray(horizon, dtype=np.float64))
     if asked.shape != (1,) or not np.isfinite(asked[0]) or asked[0] <= 0:

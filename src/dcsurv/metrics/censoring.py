@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from dcsurv.follow_up import FollowUp, study_follow_up
-from dcsurv.metrics._cohort import Cohort
+from dcsurv.metrics.inputs import SortedCohort, warn
 from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight
 
@@ -67,7 +66,7 @@ class CensoringModel:
     """
 
     def __init__(
-        self, cohort: Cohort, y_train: Any | None, weights: CensoringWeights, follow_up: FollowUp | None = None
+        self, cohort: SortedCohort, y_train: Any | None, weights: CensoringWeights, follow_up: FollowUp | None = None
     ) -> None:
         if weights not in get_args(CensoringWeights):
             raise ValueError(f"censoring_weights is {weights!r}, but 'before' or 'at' is expected.")
@@ -236,10 +235,8 @@ def keep_usable(times: FloatArray, model: CensoringModel, *, what: str, needs_ca
             f"it needs events before and patients under observation after a time, with a censoring weight, which "
             f"these data give from {first:g} to before {end:g}. Choose times in between."
         )
-    warnings.warn(
+    warn(
         f"{what}: {int((~keep).sum())} of {len(times)} times were left out, because there are no events before "
-        f"them, no patients after them, or no censoring weight; the last time used is {times[keep].max():g}.",
-        UserWarning,
-        stacklevel=4,
+        f"them, no patients after them, or no censoring weight; the last time used is {times[keep].max():g}."
     )
     return times[keep]

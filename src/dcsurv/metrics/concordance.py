@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -10,8 +9,9 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics._cohort import Cohort, check_tolerance, counted, node_before, paper_nodes
+from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
 from dcsurv.metrics.censoring import Censoring, CensoringModel, CensoringWeights, resolve_follow_up
+from dcsurv.metrics.inputs import SortedCohort, check_tolerance, counted, node_before, paper_nodes, warn
 from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
 Ties: TypeAlias = Literal["adjusted", "antolini"]
@@ -24,7 +24,7 @@ class ConcordanceTd:
     """Antolini's concordance, prepared for any number of weightings of the same patients and curves."""
 
     def __init__(
-        self, cohort: Cohort, curves: SurvivalCurves, *, ties: Ties = "adjusted", nodes: FloatArray | None = None
+        self, cohort: SortedCohort, curves: SurvivalCurves, *, ties: Ties = "adjusted", nodes: FloatArray | None = None
     ) -> None:
         if ties not in get_args(Ties):
             raise ValueError(f"ties is {ties!r}, but 'adjusted' or 'antolini' is expected.")
@@ -106,6 +106,31 @@ class ConcordanceTd:
         return later + (tied - tied_events)
 
 
+def _prepare(setting: Setting) -> Prepared:
+    prepared = ConcordanceTd(setting.cohort, setting.curves, nodes=setting.nodes)
+
+    def values(weighting: Weighting) -> FloatArray:
+        if weighting.resampled:
+            return prepared.resampled(weighting.weight)
+        return np.array([prepared.once(row) for row in weighting.weight])
+
+    return Prepared(values)
+
+
+C_TD = register_metric(
+    Metric(
+        name="C-td",
+        aspect="discrimination",
+        better="higher",
+        meaning="Share of pairs of patients in which the one with the earlier event was predicted to be worse off; "
+        "0.5 is guessing.",
+        convention="Antolini; ties adjusted (pycox adj_antolini); S(z)",
+        paper="Antolini; ties adjusted (pycox adj_antolini); projected on training times, last node at or before z",
+        prepare=_prepare,
+    )
+)
+
+
 def concordance_index_td(
     y: Any,
     curves: Any,
@@ -149,7 +174,7 @@ def concordance_index_td(
     Statistics in Medicine 24 (2005).
     """
     y, predicted, counts = counted(y, curves, sample_weight)
-    cohort = Cohort(y)
+    cohort = SortedCohort(y)
     prepared = ConcordanceTd(cohort, predicted, ties=ties, nodes=paper_nodes(convention, y_train))
     return prepared.once(cohort.weights(counts)[0])
 
@@ -206,11 +231,9 @@ def concordance_index_uno(
     use = cohort.event if tau is None else cohort.event & (cohort.time < tau)
     lost = use & (probability <= 0)
     if lost.any():
-        warnings.warn(
+        warn(
             f"Uno's C: {int(lost.sum())} events after {model.runs_out():g}, where the censoring weights run "
-            "out, were left out.",
-            UserWarning,
-            stacklevel=2,
+            "out, were left out."
         )
     use = use & ~lost
     if follow_up is None:
@@ -233,7 +256,9 @@ def concordance_index_uno(
     return _share(concordant + 0.5 * tied, pairs)
 
 
-def _scored(y: Any, risk: npt.ArrayLike, sample_weight: npt.ArrayLike | None) -> tuple[Cohort, FloatArray, FloatArray]:
+def _scored(
+    y: Any, risk: npt.ArrayLike, sample_weight: npt.ArrayLike | None
+) -> tuple[SortedCohort, FloatArray, FloatArray]:
     """Check outcome, scores and weights; return those that count, sorted by time."""
     outcome = check_outcome(y)
     score = np.asarray(risk, dtype=np.float64)
@@ -246,17 +271,19 @@ def _scored(y: Any, risk: npt.ArrayLike, sample_weight: npt.ArrayLike | None) ->
         raise ValueError("risk holds NaN or infinite scores; every patient needs a finite one.")
     weight = check_sample_weight(sample_weight, len(outcome))
     keep = weight > 0
-    cohort = Cohort(outcome[keep])
+    cohort = SortedCohort(outcome[keep])
     return cohort, score[keep][cohort.order], weight[keep][cohort.order]
 
 
-def _ranked(cohort: Cohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray) -> float:
+def _ranked(
+    cohort: SortedCohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray
+) -> float:
     concordant, tied, pairs = _weights_of_pairs(cohort, score, tied_tol, weight, event_weight)
     return _share(concordant + 0.5 * tied, pairs)
 
 
 def _weights_of_pairs(
-    cohort: Cohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray
+    cohort: SortedCohort, score: FloatArray, tied_tol: float, weight: FloatArray, event_weight: FloatArray
 ) -> tuple[float, float, float]:
     """Return the weight of concordant, tied and all pairs: a partner's weight times the event's."""
     from dcsurv.metrics._kernels import ranked_weight

@@ -6,58 +6,22 @@ resample is a vector of how often each patient was drawn.
 
 from __future__ import annotations
 
-import numbers
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.curves import as_curves
 from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention
-from dcsurv.metrics import auc as _auc
-from dcsurv.metrics import brier as _brier
-from dcsurv.metrics._cohort import Cohort, check_times, counted, paper_nodes
-from dcsurv.metrics.calibration import (
-    IntegratedCalibration,
-    bin_contributions,
-    d_calibration,
-    ddc_floor,
-    divergence,
-    survival_at_own_time,
-)
-from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
-from dcsurv.metrics.concordance import ConcordanceTd
+from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, choose_metrics
+from dcsurv.metrics.censoring import Censoring, resolve_follow_up
+from dcsurv.metrics.inputs import counted
+from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, percentile_interval, resample_counts
 from dcsurv.target import FloatArray
 
-# Metrics that share one preparation; those with a horizon get one row per horizon.
-OVERALL = ("C-td", "CDAUC", "IBS", "DDC")
-AT_HORIZON = ("ICI", "O/E")
-PAPER = ("C-td", "CDAUC", "DDC")
-# Those that weigh patients by the inverse probability of being uncensored.
-WEIGHTED = ("CDAUC", "IBS", "ICI", "O/E")
-# Resamples are handled in chunks of about this many patient counts, so that memory stays small.
-_CHUNK = 2_000_000
-
-_CONVENTIONS = {
-    "C-td": "Antolini; ties adjusted (pycox adj_antolini); S(z)",
-    "CDAUC": "tie tolerance 1e-8; cases weighted by 1/G(z-); averaged over the Kaplan-Meier drop; S(t)",
-    "IBS": "trapezoid from the 5th to the 95th percentile of test times; G(z-) and G(t)",
-    "DDC": "ten bins [k/10, (k+1)/10); censored patients spread; natural logarithm; S(z)",
-    "DDC floor": "mean DDC of 200 cohorts simulated from the curves",
-    "D-calibration p": "Haider's chi-square, 9 degrees of freedom",
-    "ICI": "IPCW logistic natural cubic spline of cloglog risk, four knots",
-    "O/E": "Kaplan-Meier risk / mean predicted risk",
-}
-_PAPER_CONVENTIONS = {
-    "C-td": "Antolini; ties adjusted (pycox adj_antolini); projected on training times, last node at or before z",
-    "CDAUC": "tie tolerance 1e-3; cases weighted by 1/G(z), G from the test set; first node after t",
-    "DDC": "ten bins [k/10, (k+1)/10); censored patients spread; natural logarithm; first node after z",
-}
-
+# By metric and horizon (NaN where there is none), the value under each weighting.
 Values = dict[tuple[str, float], FloatArray]
 
 
@@ -109,39 +73,41 @@ def evaluate(
     Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``counted``, the share of the
     patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
     """
-    if n_bootstrap != 0 and (not isinstance(n_bootstrap, numbers.Integral) or n_bootstrap < 2):
+    n_bootstrap = check_n_bootstrap(n_bootstrap)
+    if n_bootstrap and sample_weight is not None:
         raise ValueError(
-            f"n_bootstrap is {n_bootstrap!r}, but 0 or a whole number of at least 2 resamples is expected."
+            "sample_weight and n_bootstrap cannot be combined: resampling draws patients with equal probability. "
+            "Leave one of them out."
         )
+    check_confidence(confidence)
+    chosen = choose_metrics(metrics, convention)
     follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, sample_weight)
     y, curves, counts = counted(y, curves, sample_weight)
-    prepared = _Evaluation(y, curves, y_train, horizons, metrics, convention, follow_up)
-    point = prepared.once(counts)
+    prepared = PreparedMetrics(chosen, Setting(y, curves, y_train, convention, follow_up, horizons))
     table = pd.DataFrame(
-        [{"metric": metric, "horizon": horizon, "value": float(value[0])} for (metric, horizon), value in point.items()]
+        [
+            {"metric": metric, "horizon": horizon, "value": float(value[0])}
+            for (metric, horizon), value in prepared.once(counts).items()
+        ],
+        columns=["metric", "horizon", "value"],
     )
     if n_bootstrap:
-        if sample_weight is not None:
-            raise ValueError(
-                "sample_weight and n_bootstrap cannot be combined: resampling draws patients with equal probability. "
-                "Leave one of them out."
-            )
-        draws = _resampled(prepared, n_bootstrap, random_state)
-        table = table.join(_summaries(table, draws, confidence))
-    if "DDC" in prepared.names:
-        table = _with_ddc_company(table, y, curves, counts, convention, y_train)
-    texts = _CONVENTIONS if convention == "default" else _PAPER_CONVENTIONS
-    by = "" if follow_up is None else f"; G given the features ({_deciding(follow_up)})"
+        table = table.join(_summaries(table, prepared.drawn(n_bootstrap, random_state), confidence))
     table["counted"] = [prepared.share_counted(*row) for row in zip(table["metric"], table["horizon"], strict=True)]
-    table["convention"] = [
-        texts.get(metric, _CONVENTIONS[metric]) + (by if metric in WEIGHTED else "") for metric in table["metric"]
-    ]
-    return table
+    table["convention"] = table["metric"].map({metric.name: _told(metric, convention, follow_up) for metric in chosen})
+    return _with_company(table, prepared, counts)
 
 
-def _deciding(follow_up: FollowUp) -> str:
-    names = [one.feature for one in follow_up.features[:1]]
-    return f"{', '.join(names)} and others; " * bool(names) + f"concordance with censoring {follow_up.concordance:.2f}"
+def _told(metric: Metric, convention: Convention, follow_up: FollowUp | None) -> str:
+    """Say how a metric was computed."""
+    if convention == "paper":
+        return metric.paper or ""
+    if follow_up is None or not metric.weighted:
+        return metric.convention
+    decides = "".join(f"{one.feature} and others; " for one in follow_up.features[:1])
+    return (
+        f"{metric.convention}; G given the features ({decides}concordance with censoring {follow_up.concordance:.2f})"
+    )
 
 
 def compare(
@@ -177,25 +143,27 @@ def compare(
     """
     if len(curves) < 2:
         raise ValueError(f"compare needs the curves of at least two models by name; got {list(curves)}.")
-    if n_bootstrap < 2:
-        raise ValueError(f"n_bootstrap is {n_bootstrap}, but an interval needs at least 2 resamples.")
+    n_bootstrap = check_n_bootstrap(n_bootstrap, may_be_zero=False)
+    check_confidence(confidence)
     base = next(iter(curves)) if reference is None else reference
     if base not in curves:
         raise ValueError(f"reference is {base!r}, which is none of {list(curves)}.")
+    chosen = choose_metrics(metrics, convention)
+    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y)
     point: dict[str, Values] = {}
     draws: dict[str, Values] = {}
-    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y)
     for name, predicted in curves.items():
-        prepared = _Evaluation(y, predicted, y_train, horizons, metrics, convention, follow_up)
+        outcome, own, _ = counted(y, predicted, None)
+        prepared = PreparedMetrics(chosen, Setting(outcome, own, y_train, convention, follow_up, horizons))
         point[name] = prepared.once(None)
-        draws[name] = _resampled(prepared, n_bootstrap, random_state)  # the same seed: the same patients
+        draws[name] = prepared.drawn(n_bootstrap, random_state)  # the same seed: the same patients
     rows = []
     for key, own_reference in point[base].items():
         for name in curves:
             if name == base:
                 continue
             gap = draws[name][key] - draws[base][key]
-            lower, upper = _interval(gap, confidence, key[0])
+            lower, upper = percentile_interval(gap, confidence, key[0])
             rows.append(
                 {
                     "metric": key[0],
@@ -212,175 +180,106 @@ def compare(
     return pd.DataFrame(rows)
 
 
-def default_horizons(y: Any) -> FloatArray:
-    """Return the quartiles of the event times after 0."""
-    cohort = Cohort(y)
-    events = cohort.time[cohort.event & (cohort.time > 0)]
-    if len(events) == 0:
-        raise ValueError("every event is at time 0, so there is no horizon to look at. Check the time column.")
-    return np.unique(np.quantile(events, [0.25, 0.5, 0.75]))
+def measure(
+    y: Any, curves: Any, metrics: Iterable[Metric], y_train: Any | None = None, censoring: Censoring = "marginal"
+) -> dict[str, float]:
+    """Return metrics without horizons, in the default convention, and nothing beside them.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients.
+    curves : SurvivalCurves
+        Their predicted curves.
+    metrics : iterable of Metric
+        The records of the metrics.
+    y_train : outcome, optional
+        Outcome of the training part; gives the censoring weights where these are the same for all.
+    censoring : {"marginal"} or FollowUp, default "marginal"
+        See :func:`evaluate`.
+
+    Returns
+    -------
+    dict of str to float
+        The value of each metric by its name.
+    """
+    outcome, predicted, _ = counted(y, curves, None)
+    setting = Setting(outcome, predicted, y_train, follow_up=resolve_follow_up(censoring, None, outcome))
+    return {name: float(value[0]) for (name, _), value in PreparedMetrics(metrics, setting).once(None).items()}
 
 
-class _Evaluation:
-    """The chosen metrics of one model, prepared for any number of weightings of the test patients."""
+class PreparedMetrics:
+    """Some metrics of one model, prepared for any number of weightings of the test patients.
 
-    def __init__(
-        self,
-        y: Any,
-        curves: Any,
-        y_train: Any | None,
-        horizons: npt.ArrayLike | None,
-        metrics: Sequence[str] | None,
-        convention: Convention,
-        follow_up: FollowUp | None = None,
-    ) -> None:
-        nodes = paper_nodes(convention, y_train)
-        paper = nodes is not None
-        possible = PAPER if paper else OVERALL + AT_HORIZON
-        if isinstance(metrics, str):
-            raise ValueError(f"metrics is the text {metrics!r}; pass a list, such as [{metrics!r}].")
-        self.names = tuple(possible if metrics is None else metrics)
-        if not self.names:
-            raise ValueError(f"metrics is empty; choose from {list(possible)}.")
-        unknown = [name for name in self.names if name not in possible]
-        if unknown:
-            raise ValueError(f"metrics holds {unknown}, but in the {convention} convention there are {list(possible)}.")
-        cohort = self.cohort = Cohort(y)
-        model = CensoringModel(cohort, None if paper else y_train, "at" if paper else "before", follow_up)
-        self.censoring = model
-        predicted = as_curves(curves, len(cohort))
-        self.parts: list[Callable[[FloatArray, CensoringEstimate, bool], Values]] = []
-        if "C-td" in self.names:
-            self.concordance = ConcordanceTd(cohort, predicted, nodes=nodes)
-            self.parts.append(self._concordance)
-        if "CDAUC" in self.names:
-            times = keep_usable(_auc.default_times(cohort), model, what="AUC")
-            tolerance = _auc.PAPER_TOLERANCE if paper else _auc.DEFAULT_TOLERANCE
-            self.auc = _auc.CumulativeDynamicAuc(predicted, times, model, tied_tol=tolerance, nodes=nodes)
-            self.parts.append(self._cdauc)
-        if "IBS" in self.names:
-            times = keep_usable(_brier.default_times(cohort), model, what="Brier score", needs_cases=False)
-            self.brier = _brier.Brier(predicted, times, model)
-            self.parts.append(self._brier_score)
-        if "DDC" in self.names:
-            own, event = survival_at_own_time(y, curves, convention, y_train)
-            self.bins = bin_contributions(own, event)[cohort.order]
-            self.parts.append(self._ddc)
-        if set(AT_HORIZON) & set(self.names):
-            asked = default_horizons(y) if horizons is None else check_times(horizons, "horizons")
-            asked = keep_usable(asked, model, what="calibration at a horizon")
-            self.horizons = [IntegratedCalibration(predicted, float(t), model) for t in asked]
-            for part in self.horizons:
-                if "O/E" in self.names and not part.risk.any():
-                    warnings.warn(
-                        f"O/E at {part.horizon:g} is left out: every predicted risk there is 0.",
-                        UserWarning,
-                        stacklevel=4,
-                    )
-            self.parts.append(self._at_horizons)
+    Attributes
+    ----------
+    parts : dict of str to Prepared
+        What was prepared, by the name of the metric.
+    """
+
+    def __init__(self, metrics: Iterable[Metric], setting: Setting) -> None:
+        self.setting = setting
+        self.metrics = {metric.name: metric for metric in metrics}
+        self.parts: dict[str, Prepared] = {name: metric.prepare(setting) for name, metric in self.metrics.items()}
 
     def once(self, sample_weight: npt.ArrayLike | None) -> Values:
-        return self._values(self.cohort.weights(sample_weight), resampled=False)
+        """Return every metric under one weighting, given in the order of ``y``."""
+        return self._values(Weighting(self.setting, self.setting.cohort.weights(sample_weight), resampled=False))
 
     def resampled(self, counts: FloatArray) -> Values:
         """Return every metric for each resample, given counts in the order of ``y``, (B, n)."""
-        return self._values(counts[:, self.cohort.order], resampled=True)
+        return self._values(Weighting(self.setting, counts[:, self.setting.cohort.order], resampled=True))
 
-    def _values(self, weight: FloatArray, *, resampled: bool) -> Values:
-        estimate = self.censoring.estimate(weight)
+    def drawn(self, n_bootstrap: int, random_state: int) -> Values:
+        """Return every metric for each of some bootstrap samples of the patients."""
+        chunks = [self.resampled(counts) for counts in resample_counts(len(self.setting.y), n_bootstrap, random_state)]
+        return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+
+    def _values(self, weighting: Weighting) -> Values:
         out: Values = {}
-        for part in self.parts:
-            out.update(part(weight, estimate, resampled))
+        for name, metric in self.metrics.items():
+            values = self.parts[name].values(weighting)
+            if metric.per_horizon:
+                out |= {(name, t): value for t, value in zip(self.parts[name].horizons, values, strict=True)}
+            else:
+                out[name, np.nan] = values
         return out
 
-    def share_counted(self, metric: str, horizon: float) -> float:
+    def share_counted(self, name: str, horizon: float) -> float:
         """Return the share of the patients who count for a metric; over several times, the mean."""
-        if metric == "CDAUC":
-            return float(self.censoring.share_counted(self.auc.times).mean())
-        if metric == "IBS":
-            return float(self.censoring.share_counted(self.brier.times).mean())
-        return float(self.censoring.share_counted(np.array([horizon]))[0]) if metric in AT_HORIZON else 1.0
-
-    def _concordance(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
-        value = self.concordance.resampled(weight) if resampled else np.array([self.concordance.once(weight[0])])
-        return {("C-td", np.nan): value}
-
-    def _cdauc(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
-        return {("CDAUC", np.nan): self.auc.mean(weight, self.auc.over_time(weight, estimate))}
-
-    def _brier_score(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
-        return {("IBS", np.nan): self.brier.integrated(self.brier.over_time(weight, estimate))}
-
-    def _ddc(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
-        return {("DDC", np.nan): divergence(weight @ self.bins / weight.sum(axis=1, keepdims=True))}
-
-    def _at_horizons(self, weight: FloatArray, estimate: CensoringEstimate, resampled: bool) -> Values:
-        out: Values = {}
-        if "ICI" in self.names:
-            out |= {("ICI", part.horizon): part.ici(weight, estimate) for part in self.horizons}
-        if "O/E" in self.names:
-            for part in self.horizons:
-                if not part.risk.any():
-                    continue
-                observed, expected = part.shares(weight, estimate)
-                ratio = np.divide(observed, expected, out=np.full(len(weight), np.nan), where=expected > 0)
-                out[("O/E", part.horizon)] = ratio
-        return out
-
-
-def resample_counts(n: int, n_bootstrap: int, random_state: int) -> Iterator[FloatArray]:
-    """Yield chunks of resamples as counts of how often each of n patients was drawn, (B, n)."""
-    rng = np.random.default_rng(random_state)
-    chunk = max(1, _CHUNK // n)
-    for start in range(0, n_bootstrap, chunk):
-        size = min(chunk, n_bootstrap - start)
-        drawn = rng.integers(0, n, (size, n)) + np.arange(size)[:, None] * n
-        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
-
-
-def _resampled(prepared: _Evaluation, n_bootstrap: int, random_state: int) -> Values:
-    chunks = [prepared.resampled(c) for c in resample_counts(len(prepared.cohort), n_bootstrap, random_state)]
-    return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+        metric = self.metrics[name]
+        times = np.array([horizon]) if metric.per_horizon else self.parts[name].times
+        if not metric.weighted or times is None:
+            return 1.0
+        return float(self.setting.censoring.share_counted(times).mean())
 
 
 def _summaries(table: pd.DataFrame, draws: Values, confidence: float) -> pd.DataFrame:
     rows = []
     for key in draws:
         value = draws[key][~np.isnan(draws[key])]
-        lower, upper = _interval(draws[key], confidence, key[0])
+        lower, upper = percentile_interval(draws[key], confidence, key[0])
         mean, sd = (value.mean(), value.std()) if len(value) else (np.nan, np.nan)
         rows.append({"mean": mean, "sd": sd, "lower": lower, "upper": upper})
     return pd.DataFrame(rows, index=table.index)
 
 
-def _interval(value: FloatArray, confidence: float, metric: str) -> tuple[float, float]:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}, but a share between 0 and 1 is expected, such as 0.95.")
-    known = value[~np.isnan(value)]
-    if len(known) < len(value):
-        warnings.warn(
-            f"{metric} was undefined in {len(value) - len(known)} of {len(value)} resamples (too few events drawn); "
-            f"its interval {'rests on the others' if len(known) else 'is left out'}.",
-            UserWarning,
-            stacklevel=4,
-        )
-    if len(known) == 0:
-        return np.nan, np.nan
-    lower, upper = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(lower), float(upper)
-
-
-def _with_ddc_company(
-    table: pd.DataFrame, y: Any, curves: Any, sample_weight: Any, convention: Convention, y_train: Any | None
-) -> pd.DataFrame:
-    """Put the floor of a perfect model and the D-calibration test right below DDC."""
-    test = d_calibration(y, curves, sample_weight=sample_weight, convention=convention, y_train=y_train)
-    company = pd.DataFrame(
-        [
-            {"metric": "DDC floor", "horizon": np.nan, "value": ddc_floor(y, curves)},
-            {"metric": "D-calibration p", "horizon": np.nan, "value": test.p_value},
+def _with_company(table: pd.DataFrame, prepared: PreparedMetrics, sample_weight: FloatArray | None) -> pd.DataFrame:
+    """Put the numbers that a metric is read by right below it."""
+    for metric in prepared.metrics.values():
+        if not metric.company:
+            continue
+        rows = [
+            {
+                "metric": one.name,
+                "horizon": np.nan,
+                "value": one.compute(prepared.setting, sample_weight),
+                "counted": 1.0,
+                "convention": one.convention,
+            }
+            for one in metric.company
         ]
-    ).reindex(columns=table.columns)
-    company = company.astype(table.dtypes)
-    at = int(np.flatnonzero(table["metric"] == "DDC")[0]) + 1
-    return pd.concat([table.iloc[:at], company, table.iloc[at:]], ignore_index=True)
+        company = pd.DataFrame(rows).reindex(columns=table.columns).astype(table.dtypes)
+        at = int(np.flatnonzero(table["metric"] == metric.name)[-1]) + 1
+        table = pd.concat([table.iloc[:at], company, table.iloc[at:]], ignore_index=True)
+    return table

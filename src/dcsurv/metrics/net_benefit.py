@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.metrics._cohort import Cohort, counted
 from dcsurv.metrics.censoring import Censoring, CensoringModel, resolve_follow_up
+from dcsurv.metrics.inputs import SortedCohort, counted
 from dcsurv.target import FloatArray
 
 # Flags of patients x thresholds are handled in chunks of about this many numbers, so that memory stays small.
@@ -73,7 +73,7 @@ def net_benefit(
         raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
     follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
-    cohort = Cohort(y, min_events=0)
+    cohort = SortedCohort(y, min_events=0)
     if cohort.time[-1] < horizon:
         raise ValueError(
             f"net benefit cannot be computed at {horizon:g}: the last patient was seen at {cohort.time[-1]:g}. "
@@ -101,7 +101,7 @@ def net_benefit(
 
 
 def _benefit(
-    cohort: Cohort, flagged: FloatArray, known: FloatArray | None, horizon: float, levels: FloatArray
+    cohort: SortedCohort, flagged: FloatArray, known: FloatArray | None, horizon: float, levels: FloatArray
 ) -> FloatArray:
     """Return the summed benefit of treating the flagged patients, a row of weights for each threshold.
 

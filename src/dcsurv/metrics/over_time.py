@@ -13,9 +13,9 @@ import pandas as pd
 from dcsurv.curves import as_curves
 from dcsurv.metrics import auc as _auc
 from dcsurv.metrics import brier as _brier
-from dcsurv.metrics._cohort import Cohort, check_times
 from dcsurv.metrics.censoring import Censoring, CensoringModel, keep_usable, resolve_follow_up
-from dcsurv.metrics.evaluation import resample_counts
+from dcsurv.metrics.inputs import SortedCohort, check_times
+from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, resample_counts
 from dcsurv.target import FloatArray
 
 _NAMES = ("AUC", "Brier")
@@ -59,9 +59,9 @@ def evaluate_over_time(
     """
     if isinstance(metrics, str) or not metrics or not set(metrics) <= set(_NAMES):
         raise ValueError(f"metrics is {metrics!r}, but a list out of {list(_NAMES)} is expected.")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}, but a share between 0 and 1 is expected, such as 0.95.")
-    cohort = Cohort(y)
+    n_bootstrap = check_n_bootstrap(n_bootstrap)
+    check_confidence(confidence)
+    cohort = SortedCohort(y)
     model = CensoringModel(cohort, y_train, "before", resolve_follow_up(censoring, X, y))
     predicted = as_curves(curves, len(cohort))
     asked = None if times is None else check_times(times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,25 @@ import pandas as pd
 from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
 from dcsurv.metrics import (
+    Metric,
     brier_score,
     compare,
     concordance_index_harrell,
     concordance_index_uno,
     evaluate,
     evaluate_over_time,
+    find_metric,
     integrated_brier_score,
+    list_metrics,
 )
-from dcsurv.metrics.evaluation import resample_counts
+from dcsurv.metrics.catalogue import Aspect
+from dcsurv.metrics.resampling import resample_counts
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, percent, records, with_interval
 from dcsurv.report.study import Study
 
 # Below this many events, intervals are wide and small problems stay unseen (Collins, Ogundimu, Altman, 2016).
 ENOUGH_EVENTS = 100
+_BASELINE = "Kaplan-Meier"
 
 
 def discrimination(study: Study) -> Section:
@@ -38,44 +44,33 @@ def discrimination(study: Study) -> Section:
             f"There are {study.n_events} events here; about {ENOUGH_EVENTS} are needed for a trustworthy evaluation. "
             "Read the intervals, not the single numbers."
         )
-    rows: list[dict[str, Any]] = []
+    metrics = [metric for metric in judging("discrimination") if not metric.per_horizon]
     models = _models(study)
-    for metric in ("C-td", "CDAUC"):
-        with section.trying(metric):
-            for name, curves in models.items():
-                table = evaluate(
-                    study.y,
-                    curves,
-                    n_bootstrap=study.n_bootstrap,
-                    metrics=[metric],
-                    random_state=study.random_state,
-                    **study.weighting(),
-                )
-                rows.append({"model": name, **_first(table)})
+    rows = [row for metric in metrics for row in _measured(section, study, models, metric)]
     tau = study.horizons[-1] if study.horizons else None
-    for metric in ("Harrell’s C", "Uno’s C"):
-        with section.trying(metric):
+    for name in ("Harrell’s C", "Uno’s C"):
+        with section.trying(name):
             rows += [
-                {"model": name, **_risk_concordance(study, curves, metric, tau)} for name, curves in models.items()
+                {"model": model, **_risk_concordance(study, curves, name, tau)} for model, curves in models.items()
             ]
     if rows:
-        _side_by_side(section, f"Discrimination on the {study.kind} patients", rows, list(models), study)
+        _side_by_side(section, f"Discrimination on the {study.kind} patients", rows, list(models))
     _auc_over_time(section, study, models)
     if study.reference_curves is not None and study.n_bootstrap:
-        _differences(section, study, ["C-td", "CDAUC"])
+        _differences(section, study, metrics)
     elif study.reference_curves is None:
         section.note("No reference model was passed, so there is none to compare with.")
     section.convention(
-        "C-td: Antolini; ties adjusted (pycox adj_antolini); S read at the event time between nodes. CDAUC: "
-        "cumulative cases and dynamic controls at 50 times between first and last event, cases weighted by 1/G(z−), "
-        "ties within 1e-8, averaged over the drop of the Kaplan-Meier curve. Harrell’s and Uno’s C: of minus the "
-        "mean survival time restricted to the model’s last node; Uno’s weighs events by 1/G(z−)²"
-        + (f" and counts those before {study.when(tau)}" if tau is not None else "")
+        f"{conventions(metrics)}Here z is a patient’s own time and S the predicted survival; CDAUC and AUC(t) compare "
+        "patients at 50 times from the first to the last event. Harrell’s and Uno’s C: of minus the mean survival time "
+        "restricted to the model’s last node; in Uno’s, events are weighted by 1/G(z−)²"
+        + (f" and those before {study.when(tau)} count" if tau is not None else "")
         + ". "
         + study.weighted_by
         + intervals_text(study)
     )
     section.numbers["metrics"] = rows
+    show_others(section, study, [metric for metric in judging("discrimination") if metric.per_horizon])
     return section
 
 
@@ -87,71 +82,17 @@ def error(study: Study) -> Section:
         "is perfect, lower is better. A useful model stays below the Kaplan-Meier curve, which gives every patient "
         "the same prediction."
     )
-    models = _models(study) | {"Kaplan-Meier": study.baseline}
-    rows: list[dict[str, Any]] = []
-    with section.trying("The integrated Brier score"):
-        for name, curves in models.items():
-            if name == "Kaplan-Meier":
-                value = integrated_brier_score(study.y, curves, **study.weighting())
-                rows.append({"model": name, "metric": "IBS", "value": value, "lower": None, "upper": None})
-            else:
-                table = evaluate(
-                    study.y,
-                    curves,
-                    n_bootstrap=study.n_bootstrap,
-                    metrics=["IBS"],
-                    random_state=study.random_state,
-                    **study.weighting(),
-                )
-                rows.append({"model": name, **_first(table)})
-        empty = rows[-1]["value"]
-        for row in rows[:-1]:
-            row["gain"] = 1 - row["value"] / empty if empty > 0 else None
-    at_horizons: dict[str, list[float]] = {}
-    if study.horizons:
-        with section.trying("The Brier score at the horizons"):
-            for name, curves in models.items():
-                used, score = brier_score(study.y, curves, study.horizons, **study.weighting())
-                at_horizons[name] = [dict(zip(used, score, strict=True)).get(t, np.nan) for t in study.horizons]
-    if rows:
-        section.table(
-            "Brier score",
-            ["model", "integrated", "better than Kaplan-Meier by", *(f"at {study.when(t)}" for t in study.horizons)],
-            [
-                [
-                    row["model"],
-                    with_interval(row["value"], row["lower"], row["upper"]),
-                    percent(row["gain"]) if "gain" in row else NOT_COMPUTED,
-                    *(number(value) for value in at_horizons.get(row["model"], [np.nan] * len(study.horizons))),
-                ]
-                for row in rows
-            ],
-        )
-    tables: dict[str, pd.DataFrame] = {}
-    with section.trying("The Brier score over time"):
-        for k, (name, curves) in enumerate(models.items()):
-            tables[name] = evaluate_over_time(
-                study.y,
-                curves,
-                n_bootstrap=study.n_bootstrap if k == 0 else 0,
-                metrics=["Brier"],
-                random_state=study.random_state,
-                **study.weighting(),
-            )
-    if tables:
-        figure = draw.metric_over_time(
-            tables, ylabel="Brier score (lower is better)", unit=study.unit, horizons=study.horizons
-        )
-        section.show(
-            Picture(
-                "brier",
-                figure,
-                _alt_over_time("Brier score over time", tables),
-                "Brier score over time; the shaded band is the 95% bootstrap interval of the model.",
-            )
-        )
+    models = _models(study) | {_BASELINE: study.baseline}
+    section.numbers |= {
+        "metrics": _integrated(section, study, models),
+        "horizons": study.horizons,
+        "brier_at_horizons": _brier_at_horizons(section, study, models),
+    }
+    _brier_table(section, study)
+    _brier_over_time(section, study, models)
+    ibs = find_metric("IBS")
     if study.reference_curves is not None and study.n_bootstrap:
-        _differences(section, study, ["IBS"])
+        _differences(section, study, [ibs])
     section.convention(
         "Graf’s Brier score, weighted by 1/G(z−) for events and 1/G(t) for those observed longer. "
         f"{study.weighted_by}Integrated: trapezoid rule from the 5th to the 95th percentile of the observed times, "
@@ -160,8 +101,98 @@ def error(study: Study) -> Section:
         + ("training patients. " if study.y_train is not None else "same patients, which flatters it a little. ")
         + intervals_text(study)
     )
-    section.numbers |= {"metrics": rows, "horizons": study.horizons, "brier_at_horizons": at_horizons}
+    show_others(section, study, [metric for metric in judging("error") if metric != ibs])
     return section
+
+
+def _integrated(section: Section, study: Study, models: dict[str, SurvivalCurves]) -> list[dict[str, Any]]:
+    """Return the integrated Brier score of every model, and what it gains on Kaplan-Meier."""
+    rows: list[dict[str, Any]] = []
+    with section.trying("The integrated Brier score"):
+        for name, curves in models.items():
+            if name == _BASELINE:
+                value = integrated_brier_score(study.y, curves, **study.weighting())
+                rows.append({"model": name, "metric": "IBS", "value": value, "lower": None, "upper": None})
+            else:
+                rows.append({"model": name, **_of_row(_evaluated(study, curves, "IBS")[0])})
+        empty = rows[-1]["value"]
+        for row in rows[:-1]:
+            row["gain"] = 1 - row["value"] / empty if empty > 0 else None
+    return rows
+
+
+def _brier_at_horizons(section: Section, study: Study, models: dict[str, SurvivalCurves]) -> dict[str, list[float]]:
+    """Return the Brier score of every model at each horizon, NaN where it is undefined."""
+    out: dict[str, list[float]] = {}
+    if study.horizons:
+        with section.trying("The Brier score at the horizons"):
+            for name, curves in models.items():
+                used, score = brier_score(study.y, curves, study.horizons, **study.weighting())
+                out[name] = [dict(zip(used, score, strict=True)).get(t, np.nan) for t in study.horizons]
+    return out
+
+
+def _brier_table(section: Section, study: Study) -> None:
+    rows, at_horizons = section.numbers["metrics"], section.numbers["brier_at_horizons"]
+    if not rows:
+        return
+    section.table(
+        "Brier score",
+        ["model", "integrated", "better than Kaplan-Meier by", *(f"at {study.when(t)}" for t in study.horizons)],
+        [
+            [
+                row["model"],
+                with_interval(row["value"], row["lower"], row["upper"]),
+                percent(row["gain"]) if "gain" in row else NOT_COMPUTED,
+                *(number(value) for value in at_horizons.get(row["model"], [np.nan] * len(study.horizons))),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _brier_over_time(section: Section, study: Study, models: dict[str, SurvivalCurves]) -> None:
+    tables = _over_time(section, study, models, "Brier", "The Brier score over time")
+    if not tables:
+        return
+    figure = draw.metric_over_time(
+        tables, ylabel=f"Brier score ({find_metric('IBS').direction})", unit=study.unit, horizons=study.horizons
+    )
+    section.show(
+        Picture(
+            "brier",
+            figure,
+            _alt_over_time("Brier score over time", tables),
+            "Brier score over time; the shaded band is the 95% bootstrap interval of the model.",
+        )
+    )
+
+
+def judging(aspect: Aspect) -> list[Metric]:
+    """Return the metrics that judge discrimination, error or calibration."""
+    return [metric for metric in list_metrics() if metric.aspect == aspect]
+
+
+def conventions(metrics: Sequence[Metric]) -> str:
+    """Say how metrics are computed, in their records' words."""
+    return "".join(f"{metric.name}: {metric.convention}. " for metric in metrics)
+
+
+def show_others(section: Section, study: Study, metrics: Sequence[Metric]) -> None:
+    """Show metrics that no section knows by name, such as those of extensions, and say what they mean."""
+    models = _models(study)
+    rows: list[dict[str, Any]] = []
+    for metric in metrics:
+        if metric.per_horizon and not study.horizons:
+            continue
+        found = _measured(section, study, models, metric)
+        if found:
+            section.say(f"{metric.name}: {metric.meaning} {metric.direction.capitalize()}.")
+            section.convention(conventions([metric]))
+            rows += found
+    if rows:
+        _side_by_side(section, "Other metrics", rows, list(models))
+        section.numbers["others"] = rows
 
 
 def intervals_text(study: Study) -> str:
@@ -180,14 +211,42 @@ def _models(study: Study) -> dict[str, SurvivalCurves]:
     return models
 
 
-def _first(table: pd.DataFrame) -> dict[str, Any]:
-    row = table.iloc[0]
-    has = "lower" in table
+def _evaluated(study: Study, curves: SurvivalCurves, metric: str) -> list[dict[str, Any]]:
+    """Return the rows of a metric, one or one per horizon, without what is shown beside it."""
+    table = evaluate(
+        study.y,
+        curves,
+        n_bootstrap=study.n_bootstrap,
+        horizons=study.horizons or None,
+        metrics=[metric],
+        random_state=study.random_state,
+        **study.weighting(),
+    )
+    return [row for row in records(table) if row["metric"] == metric]
+
+
+def _measured(
+    section: Section, study: Study, models: dict[str, SurvivalCurves], metric: Metric
+) -> list[dict[str, Any]]:
+    """Return a metric of every model; a horizon is part of the name."""
+    rows: list[dict[str, Any]] = []
+    with section.trying(metric.name):
+        for name, curves in models.items():
+            for row in _evaluated(study, curves, metric.name):
+                rows.append({"model": name, **_of_row(row)})
+                if metric.per_horizon:
+                    rows[-1]["metric"] += f" at {study.when(row['horizon'])}"
+    return rows
+
+
+def _of_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a table of metrics as the report keeps it."""
+    lower, upper = row.get("lower"), row.get("upper")
     return {
         "metric": str(row["metric"]),
         "value": float(row["value"]),
-        "lower": float(row["lower"]) if has else None,
-        "upper": float(row["upper"]) if has else None,
+        "lower": None if lower is None else float(lower),
+        "upper": None if upper is None else float(upper),
     }
 
 
@@ -211,7 +270,7 @@ def _risk_concordance(study: Study, curves: SurvivalCurves, metric: str, tau: fl
     return {"metric": metric, "value": value, "lower": lower, "upper": upper}
 
 
-def _side_by_side(section: Section, caption: str, rows: list[dict[str, Any]], models: list[str], study: Study) -> None:
+def _side_by_side(section: Section, caption: str, rows: list[dict[str, Any]], models: list[str]) -> None:
     """Print one row per metric and one column per model."""
     by = {(row["metric"], row["model"]): row for row in rows}
     metrics = list(dict.fromkeys(row["metric"] for row in rows))
@@ -223,22 +282,34 @@ def _side_by_side(section: Section, caption: str, rows: list[dict[str, Any]], mo
     section.table(caption, ["", *models], table)
 
 
-def _auc_over_time(section: Section, study: Study, models: dict[str, SurvivalCurves]) -> None:
+def _over_time(
+    section: Section, study: Study, models: dict[str, SurvivalCurves], metric: str, what: str
+) -> dict[str, pd.DataFrame]:
+    """Return a metric over time by model, the first with its interval."""
     tables: dict[str, pd.DataFrame] = {}
-    with section.trying("AUC over time"):
+    with section.trying(what):
         for k, (name, curves) in enumerate(models.items()):
             tables[name] = evaluate_over_time(
                 study.y,
                 curves,
                 n_bootstrap=study.n_bootstrap if k == 0 else 0,
-                metrics=["AUC"],
+                metrics=[metric],
                 random_state=study.random_state,
                 **study.weighting(),
             )
+    return tables
+
+
+def _auc_over_time(section: Section, study: Study, models: dict[str, SurvivalCurves]) -> None:
+    tables = _over_time(section, study, models, "AUC", "AUC over time")
     if not tables:
         return
     figure = draw.metric_over_time(
-        tables, ylabel="AUC(t) (higher is better)", unit=study.unit, horizons=study.horizons, chance=0.5
+        tables,
+        ylabel=f"AUC(t) ({find_metric('CDAUC').direction})",
+        unit=study.unit,
+        horizons=study.horizons,
+        chance=0.5,
     )
     section.show(
         Picture(
@@ -256,14 +327,14 @@ def _alt_over_time(what: str, tables: dict[str, pd.DataFrame]) -> str:
     return f"{what}: " + "; ".join(parts) + "."
 
 
-def _differences(section: Section, study: Study, metrics: list[str]) -> None:
+def _differences(section: Section, study: Study, metrics: Sequence[Metric]) -> None:
     """Say for each metric how far model and reference lie apart, on the same resamples."""
     with section.trying("The comparison with the reference"):
         table = compare(
             study.y,
             {study.reference_name: study.reference_curves, study.name: study.curves},
             n_bootstrap=study.n_bootstrap,
-            metrics=metrics,
+            metrics=[metric.name for metric in metrics],
             random_state=study.random_state,
             **study.weighting(),
         )

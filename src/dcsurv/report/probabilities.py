@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pandas as pd
 from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
 from dcsurv.metrics import HorizonCalibration, calibration_at_horizon, d_calibration, ddc, ddc_floor, evaluate
-from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, percent, records, with_interval
-from dcsurv.report.performance import intervals_text
+from dcsurv.report.blocks import Picture, Section, number, percent, records, with_interval
+from dcsurv.report.performance import intervals_text, judging, show_others
 from dcsurv.report.study import Study
 from dcsurv.target import FloatArray
 
@@ -19,6 +20,8 @@ from dcsurv.target import FloatArray
 _PER_GROUP, _MAX_GROUPS = 30, 10
 # With fewer events by the horizon a calibration curve is mostly noise.
 _FEW_EVENTS, _TOO_FEW = 20, 10
+# What the section of the horizons tells about by name.
+_AT_HORIZONS = ("ICI", "O/E")
 
 
 def at_horizons(study: Study) -> Section:
@@ -31,63 +34,12 @@ def at_horizons(study: Study) -> Section:
     if not study.horizons:
         section.warn("No horizon can be looked at: it takes events before and patients under observation after it.")
         return section
-    found: list[HorizonCalibration] = []
-    pictures: list[Picture] = []
-    too_few: set[float] = set()
-    for t in study.horizons:
-        with section.trying(f"Calibration at {study.when(t)}"):
-            result = calibration_at_horizon(study.y, study.curves, t, **study.weighting())
-            found.append(result)
-            events = int((study.y["event"] & (study.y["time"] <= t)).sum())
-            if min(events, len(study.y) - events) < _TOO_FEW:
-                section.warn(
-                    f"{events} of {len(study.y)} patients had the event by {study.when(t)}: too few, on one of the "
-                    "two sides, for a calibration curve."
-                )
-                too_few.add(t)
-                continue
-            pictures.append(_picture(study, result, len(pictures) + 1))
-            if events < _FEW_EVENTS:
-                section.warn(f"Only {events} events lie before {study.when(t)}: the curve there is mostly noise.")
-    intervals: dict[tuple[str, float], tuple[float | None, float | None]] = {}
-    if study.n_bootstrap and found:
-        with section.trying("Intervals of ICI and observed / expected"):
-            table = evaluate(
-                study.y,
-                study.curves,
-                n_bootstrap=study.n_bootstrap,
-                horizons=study.horizons,
-                metrics=["ICI", "O/E"],
-                random_state=study.random_state,
-                **study.weighting(),
-            )
-            for row in records(table):
-                intervals[row["metric"], row["horizon"]] = (row["lower"], row["upper"])
-    section.show(*pictures)
-    nothing: tuple[float | None, float | None] = (None, None)
+    found = _curves_at_horizons(section, study)
+    intervals = _intervals(section, study) if study.n_bootstrap and found else {}
+    section.show(*(one.picture for one in found if one.picture is not None))
+    section.numbers["horizons"] = [_numbers(one, intervals) for one in found]
     if found:
-        section.table(
-            "Calibration at the horizons",
-            ["horizon", "predicted risk", "observed risk", "observed / expected", "ICI", "E50", "E90"],
-            [
-                [
-                    study.when(c.horizon),
-                    percent(c.expected_risk),
-                    percent(c.observed_risk),
-                    with_interval(c.ratio, *intervals.get(("O/E", c.horizon), nothing), 2),
-                    *(
-                        [NOT_COMPUTED] * 3
-                        if c.horizon in too_few
-                        else [
-                            with_interval(c.ici, *intervals.get(("ICI", c.horizon), nothing)),
-                            number(c.e50),
-                            number(c.e90),
-                        ]
-                    ),
-                ]
-                for c in found
-            ],
-        )
+        _horizon_table(section, study)
     section.convention(
         "Predicted risk: mean of 1 − S(t|x). Observed risk: Kaplan-Meier. Curve: logistic regression of “event by "
         "the horizon” on a natural cubic spline (four knots) of the complementary log-log of the predicted risk, "
@@ -98,21 +50,89 @@ def at_horizons(study: Study) -> Section:
         "patients have which prediction. "
         "No perfect model has an ICI of 0 on a finite cohort. " + intervals_text(study)
     )
-    section.numbers["horizons"] = [
-        {
-            "horizon": c.horizon,
-            "expected_risk": c.expected_risk,
-            "observed_risk": c.observed_risk,
-            "ratio": c.ratio,
-            "ratio_interval": intervals.get(("O/E", c.horizon)),
-            "ici": None if c.horizon in too_few else c.ici,
-            "e50": None if c.horizon in too_few else c.e50,
-            "e90": None if c.horizon in too_few else c.e90,
-            "ici_interval": None if c.horizon in too_few else intervals.get(("ICI", c.horizon)),
-        }
-        for c in found
-    ]
+    others = [metric for metric in judging("calibration") if metric.per_horizon and metric.name not in _AT_HORIZONS]
+    show_others(section, study, others)
     return section
+
+
+@dataclass(frozen=True)
+class _AtHorizon:
+    """Calibration at a horizon, with its picture; none where a curve would say nothing."""
+
+    result: HorizonCalibration
+    picture: Picture | None
+
+
+def _curves_at_horizons(section: Section, study: Study) -> list[_AtHorizon]:
+    found: list[_AtHorizon] = []
+    for t in study.horizons:
+        with section.trying(f"Calibration at {study.when(t)}"):
+            result = calibration_at_horizon(study.y, study.curves, t, **study.weighting())
+            events = int((study.y["event"] & (study.y["time"] <= t)).sum())
+            if min(events, len(study.y) - events) < _TOO_FEW:
+                section.warn(
+                    f"{events} of {len(study.y)} patients had the event by {study.when(t)}: too few, on one of the "
+                    "two sides, for a calibration curve."
+                )
+                found.append(_AtHorizon(result, None))
+                continue
+            drawn = sum(one.picture is not None for one in found)
+            found.append(_AtHorizon(result, _picture(study, result, drawn + 1)))
+            if events < _FEW_EVENTS:
+                section.warn(f"Only {events} events lie before {study.when(t)}: the curve there is mostly noise.")
+    return found
+
+
+def _intervals(section: Section, study: Study) -> dict[tuple[str, float], tuple[float, float]]:
+    """Return the bootstrap intervals of the metrics at the horizons."""
+    with section.trying("Intervals of ICI and observed / expected"):
+        table = evaluate(
+            study.y,
+            study.curves,
+            n_bootstrap=study.n_bootstrap,
+            horizons=study.horizons,
+            metrics=_AT_HORIZONS,
+            random_state=study.random_state,
+            **study.weighting(),
+        )
+        return {(row["metric"], row["horizon"]): (row["lower"], row["upper"]) for row in records(table)}
+    return {}
+
+
+def _numbers(one: _AtHorizon, intervals: dict[tuple[str, float], tuple[float, float]]) -> dict[str, Any]:
+    c = one.result
+    out = {
+        "horizon": c.horizon,
+        "expected_risk": c.expected_risk,
+        "observed_risk": c.observed_risk,
+        "ratio": c.ratio,
+        "ratio_interval": intervals.get(("O/E", c.horizon)),
+    }
+    curve = {"ici": c.ici, "e50": c.e50, "e90": c.e90, "ici_interval": intervals.get(("ICI", c.horizon))}
+    return out | (dict.fromkeys(curve) if one.picture is None else curve)
+
+
+def _horizon_table(section: Section, study: Study) -> None:
+    section.table(
+        "Calibration at the horizons",
+        ["horizon", "predicted risk", "observed risk", "observed / expected", "ICI", "E50", "E90"],
+        [
+            [
+                study.when(c["horizon"]),
+                percent(c["expected_risk"]),
+                percent(c["observed_risk"]),
+                _within(c["ratio"], c["ratio_interval"], 2),
+                _within(c["ici"], c["ici_interval"]),
+                number(c["e50"]),
+                number(c["e90"]),
+            ]
+            for c in section.numbers["horizons"]
+        ],
+    )
+
+
+def _within(value: float | None, interval: tuple[float, float] | None, digits: int = 3) -> str:
+    return number(value, digits) if interval is None else with_interval(value, *interval, digits)
 
 
 def over_the_distribution(study: Study) -> Section:
@@ -128,59 +148,11 @@ def over_the_distribution(study: Study) -> Section:
         versions["before recalibration"] = study.before
     versions["after recalibration" if versions else study.name] = study.curves
     rows: list[dict[str, Any]] = []
-    bins: dict[str, FloatArray] = {}
     for name, curves in versions.items():
         with section.trying(f"D-calibration ({name})"):
-            test = d_calibration(study.y, curves)
-            row = {
-                "name": name,
-                "ddc": ddc(study.y, curves),
-                "floor": ddc_floor(study.y, curves),
-                "p": test.p_value,
-                "bins": test.bins.tolist(),
-            }
-            if study.n_bootstrap:
-                table = evaluate(
-                    study.y, curves, None, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state
-                )
-                row |= {"lower": float(table["lower"].iloc[0]), "upper": float(table["upper"].iloc[0])}
-            rows.append(row)
-            bins[name] = test.bins
+            rows.append({"name": name, **_spread(study, curves)})
     if rows:
-        words = [f"{r['name']}: {', '.join(percent(b, 0) for b in r['bins'])}" for r in rows]
-        section.show(
-            Picture(
-                "d-calibration",
-                draw.d_calibration_bins(bins),
-                "Share of patients in ten bins of predicted survival, lowest first. " + "; ".join(words) + ".",
-                "D-calibration: the share of patients in each tenth of S(z|x). Bars as high as the dashed line are "
-                "perfect; higher bars on the left: patients lived longer than predicted, on the right: events came "
-                "earlier.",
-            )
-        )
-        section.table(
-            "Distance from an even spread",
-            ["", "DDC", "floor of a perfect model", "p of the D-calibration test"],
-            [
-                [
-                    r["name"],
-                    with_interval(r["ddc"], r.get("lower"), r.get("upper"), digits=4),
-                    number(r["floor"], 4),
-                    "< 0.001" if r["p"] < 0.001 else number(r["p"]),
-                ]
-                for r in rows
-            ],
-        )
-        last = rows[-1]
-        section.say(
-            f"The DDC is {last['ddc'] / last['floor']:.1f} times its floor"
-            + (f" (before recalibration {rows[0]['ddc'] / rows[0]['floor']:.1f} times). " if len(rows) > 1 else ". ")
-            + (
-                "The test finds no departure from D-calibration, which with few patients proves little."
-                if last["p"] >= 0.05
-                else "The test says that the curves are not D-calibrated."
-            )
-        )
+        _show_spread(section, rows)
     if study.before is None:
         section.note("This model has no recalibration maps, so there is one histogram only.")
     section.convention(
@@ -191,7 +163,61 @@ def over_the_distribution(study: Study) -> Section:
         "the value. " + intervals_text(study)
     )
     section.numbers["d_calibration"] = rows
+    others = [metric for metric in judging("calibration") if not metric.per_horizon and metric.name != "DDC"]
+    show_others(section, study, others)
     return section
+
+
+def _spread(study: Study, curves: SurvivalCurves) -> dict[str, Any]:
+    """Return how evenly S(z|x) is spread: the bins, DDC with its floor and interval, and the test."""
+    test = d_calibration(study.y, curves)
+    row = {
+        "ddc": ddc(study.y, curves),
+        "floor": ddc_floor(study.y, curves),
+        "p": test.p_value,
+        "bins": test.bins.tolist(),
+    }
+    if study.n_bootstrap:
+        table = evaluate(study.y, curves, None, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state)
+        row |= {"lower": float(table["lower"].iloc[0]), "upper": float(table["upper"].iloc[0])}
+    return row
+
+
+def _show_spread(section: Section, rows: list[dict[str, Any]]) -> None:
+    words = [f"{row['name']}: {', '.join(percent(share, 0) for share in row['bins'])}" for row in rows]
+    section.show(
+        Picture(
+            "d-calibration",
+            draw.d_calibration_bins({row["name"]: np.array(row["bins"]) for row in rows}),
+            "Share of patients in ten bins of predicted survival, lowest first. " + "; ".join(words) + ".",
+            "D-calibration: the share of patients in each tenth of S(z|x). Bars as high as the dashed line are "
+            "perfect; higher bars on the left: patients lived longer than predicted, on the right: events came "
+            "earlier.",
+        )
+    )
+    section.table(
+        "Distance from an even spread",
+        ["", "DDC", "floor of a perfect model", "p of the D-calibration test"],
+        [
+            [
+                row["name"],
+                with_interval(row["ddc"], row.get("lower"), row.get("upper"), digits=4),
+                number(row["floor"], 4),
+                "< 0.001" if row["p"] < 0.001 else number(row["p"]),
+            ]
+            for row in rows
+        ],
+    )
+    last = rows[-1]
+    section.say(
+        f"The DDC is {last['ddc'] / last['floor']:.1f} times its floor"
+        + (f" (before recalibration {rows[0]['ddc'] / rows[0]['floor']:.1f} times). " if len(rows) > 1 else ". ")
+        + (
+            "The test finds no departure from D-calibration, which with few patients proves little."
+            if last["p"] >= 0.05
+            else "The test says that the curves are not D-calibrated."
+        )
+    )
 
 
 def _picture(study: Study, result: HorizonCalibration, k: int) -> Picture:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from dcsurv.experiments.tuning.spaces import TuningError
 from dcsurv.follow_up import FollowUp
-from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc, integrated_brier_score
+from dcsurv.metrics import Metric, find_metric, list_metrics
+from dcsurv.metrics.evaluation import measure
 
 Direction: TypeAlias = Literal["maximize", "minimize"]
-
-# Every metric in its default convention: censoring weights follow the features where these predict censoring; else they
-# come from the training rows of the fold.
-_METRICS: Final[dict[str, tuple[Direction, Callable[..., float]]]] = {
-    "C-td": ("maximize", lambda y, curves, **_: concordance_index_td(y, curves)),
-    "CDAUC": ("maximize", lambda y, curves, **weights: cumulative_dynamic_auc(y, curves, **weights).mean),
-    "IBS": ("minimize", lambda y, curves, **weights: integrated_brier_score(y, curves, **weights)),
-    "DDC": ("minimize", lambda y, curves, **_: ddc(y, curves)),
-}
 
 
 @dataclass(frozen=True)
@@ -29,15 +21,20 @@ class Criterion:
 
     Attributes
     ----------
-    metrics
-        Names out of C-td, CDAUC, IBS and DDC.
-    weights
-        One per metric for a weighted sum (in which IBS and DDC count negatively); None where every metric is an
-        objective of its own.
+    metrics : tuple of str
+        Names of metrics without horizons, such as C-td, CDAUC, IBS and DDC.
+    weights : tuple of float or None
+        One per metric for a weighted sum (in which those count negatively of which lower is better, such as IBS and
+        DDC); None where every metric is an objective of its own.
     """
 
     metrics: tuple[str, ...]
     weights: tuple[float, ...] | None = None
+    # Kept, not looked up by name: in another process they bring along the module that declares them.
+    _records: tuple[Metric, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_records", tuple(map(_record, self.metrics)))
 
     @classmethod
     def make(cls, criterion: str | Sequence[str] | Mapping[str, float] | Criterion) -> Criterion:
@@ -45,13 +42,13 @@ class Criterion:
         if isinstance(criterion, Criterion):
             return criterion
         if isinstance(criterion, str):
-            return cls((_metric(criterion),))
+            return cls((_record(criterion).name,))
         if isinstance(criterion, Mapping):
             weights = tuple(float(weight) for weight in criterion.values())
             if not weights or not all(0 < weight < math.inf for weight in weights):
                 raise TuningError(f"criterion is {dict(criterion)!r}, but weights above 0 by metric are expected.")
-            return cls(tuple(map(_metric, criterion)), weights)
-        names = tuple(map(_metric, criterion))
+            return cls(tuple(_record(name).name for name in criterion), weights)
+        names = tuple(_record(name).name for name in criterion)
         if len(names) != 2 or names[0] == names[1]:
             raise TuningError(
                 f"criterion is {criterion!r}, but a metric, a pair of two different ones, or weights by metric are "
@@ -64,17 +61,23 @@ class Criterion:
         """What the objectives are called."""
         if self.weights is None:
             return self.metrics
-        parts = zip(self.metrics, self.weights, strict=True)
-        return (" ".join(f"{'+' if _METRICS[m][0] == 'maximize' else '−'} {w:g} {m}" for m, w in parts).lstrip("+ "),)
+        parts = zip(self._records, self.weights, strict=True)
+        return (" ".join(f"{'+' if m.better == 'higher' else '−'} {w:g} {m.name}" for m, w in parts).lstrip("+ "),)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        return ("maximize",) if self.weights is not None else tuple(_METRICS[name][0] for name in self.metrics)
+        """Which way each objective is better."""
+        if self.weights is not None:
+            return ("maximize",)
+        return tuple("maximize" if metric.better == "higher" else "minimize" for metric in self._records)
 
     def measure(self, y: Any, curves: Any, y_train: Any, follow_up: FollowUp) -> dict[str, float]:
-        """Return every metric of predicted curves; refuse what is not a number."""
-        weights = {"y_train": y_train, "censoring": follow_up}
-        out = {name: float(_METRICS[name][1](y, curves, **weights)) for name in self.metrics}
+        """Return every metric of predicted curves; refuse what is not a number.
+
+        Censoring weights follow the features where these predict censoring; else they come from ``y_train``, the
+        training rows of the fold.
+        """
+        out = measure(y, curves, self._records, y_train, follow_up)
         for name, value in out.items():
             if not math.isfinite(value):
                 raise FloatingPointError(f"{name} of the held-out patients is {value}.")
@@ -85,7 +88,7 @@ class Criterion:
         means = {name: sum(fold[name] for fold in measured) / len(measured) for name in self.metrics}
         if self.weights is None:
             return tuple(means.values())
-        signs = [1 if _METRICS[name][0] == "maximize" else -1 for name in self.metrics]
+        signs = [1 if metric.better == "higher" else -1 for metric in self._records]
         return (sum(s * w * means[name] for name, w, s in zip(self.metrics, self.weights, signs, strict=True)),)
 
     def upward(self, objectives: Sequence[float]) -> tuple[float, ...]:
@@ -93,9 +96,13 @@ class Criterion:
         return tuple(v if d == "maximize" else -v for v, d in zip(objectives, self.directions, strict=True))
 
 
-def _metric(name: Any) -> str:
-    """Find a metric by its name, whatever its capitals and hyphens."""
-    for known in _METRICS:
-        if str(name).lower().replace("-", "").replace("_", "") == known.lower().replace("-", ""):
-            return known
-    raise TuningError(f"there is no criterion {name!r}; there are {', '.join(_METRICS)}.")
+def _record(name: Any) -> Metric:
+    """Find a metric that a search can optimise by its name, whatever its capitals and hyphens."""
+    try:
+        metric = find_metric(name)
+    except ValueError:
+        metric = None
+    if metric is None or not metric.optimisable:
+        possible = ", ".join(metric.name for metric in list_metrics() if metric.optimisable)
+        raise TuningError(f"there is no criterion {name!r}; there are {possible}.")
+    return metric

@@ -1,7 +1,10 @@
-"""A test cohort as the metrics see it: sorted by time, with its censoring weights for any number of resamples."""
+"""What metrics take: the patients sorted by time, their curves and weights, times, and the paper's nodes."""
 
 from __future__ import annotations
 
+import inspect
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ import numpy.typing as npt
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.grid import check_convention
 from dcsurv.target import BoolArray, FloatArray, IntArray, check_outcome, check_sample_weight, unpack
+
+_HERE = str(Path(__file__).parent)
 
 
 def counted(
@@ -25,7 +30,7 @@ def counted(
     return (outcome, predicted, weight) if keep.all() else (outcome[keep], predicted[keep], weight[keep])
 
 
-class Cohort:
+class SortedCohort:
     """The outcome sorted by time, with the distinct times and the weights that resampling needs.
 
     Weights come as a matrix with one row per weighting (resample), columns in the order of the sorted patients.
@@ -65,6 +70,15 @@ class Cohort:
         return np.concatenate([np.ones((len(at_distinct), 1)), at_distinct], axis=1)[:, where]
 
 
+def default_horizons(y: Any) -> FloatArray:
+    """Return the quartiles of the event times after 0."""
+    cohort = SortedCohort(y)
+    events = cohort.time[cohort.event & (cohort.time > 0)]
+    if len(events) == 0:
+        raise ValueError("every event is at time 0, so there is no horizon to look at. Check the time column.")
+    return np.unique(np.quantile(events, [0.25, 0.5, 0.75]))
+
+
 def check_times(times: npt.ArrayLike, name: str = "times") -> FloatArray:
     """Return evaluation times as an ascending array."""
     out = np.atleast_1d(np.asarray(times, dtype=np.float64))
@@ -101,3 +115,11 @@ def check_tolerance(tied_tol: float) -> None:
     """Refuse a tolerance that ties nothing or everything by accident."""
     if not 0 <= tied_tol < np.inf:
         raise ValueError(f"tied_tol is {tied_tol!r}, but a number of at least 0 is expected, such as 1e-8.")
+
+
+def warn(message: str) -> None:
+    """Warn in the name of the line that called a metric, however many functions lie between."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)

@@ -1,0 +1,362 @@
+"""The metrics there are: one record each, declared beside its computation.
+
+:func:`dcsurv.metrics.evaluate`, the criteria of tuning, the tables of the command line, the report and the
+documentation read these records. A metric that a package outside brings is one more record, see
+:func:`register_metric`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib import import_module
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from dcsurv._extensions import load_extensions
+from dcsurv.curves import SurvivalCurves
+from dcsurv.follow_up import FollowUp
+from dcsurv.grid import Convention, check_convention
+from dcsurv.metrics.censoring import CensoringEstimate, CensoringModel, keep_usable
+from dcsurv.metrics.inputs import SortedCohort, check_times, default_horizons, paper_nodes
+from dcsurv.target import FloatArray
+
+Better: TypeAlias = Literal["higher", "lower", "one"]
+Aspect: TypeAlias = Literal["discrimination", "error", "calibration"]
+
+_DIRECTIONS: Final[dict[Better, str]] = {
+    "higher": "higher is better",
+    "lower": "lower is better",
+    "one": "1 is perfect",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Whose predictions a metric is prepared for: patients, their outcome, their curves.
+
+    Attributes
+    ----------
+    y : structured array
+        Outcome of the n patients.
+    curves : SurvivalCurves
+        Their predicted curves, in the same order.
+    y_train : structured array or None
+        Outcome of the training part.
+    convention : {"default", "paper"}
+        How the metrics are to be computed.
+    follow_up : FollowUp or None
+        Groups within which censoring is estimated; None: one censoring curve for all.
+    asked : array or None
+        Horizons that were asked for; None: the quartiles of the event times.
+    """
+
+    y: npt.NDArray[np.void]
+    curves: SurvivalCurves
+    y_train: Any | None = None
+    convention: Convention = "default"
+    follow_up: FollowUp | None = None
+    asked: npt.ArrayLike | None = None
+
+    @cached_property
+    def cohort(self) -> SortedCohort:
+        """The patients sorted by time."""
+        return SortedCohort(self.y)
+
+    @cached_property
+    def nodes(self) -> FloatArray | None:
+        """The times that the paper projects all curves on; None in the default convention."""
+        return paper_nodes(self.convention, self.y_train)
+
+    @property
+    def paper(self) -> bool:
+        """Whether the paper's convention is asked for."""
+        return self.convention == "paper"
+
+    @cached_property
+    def censoring(self) -> CensoringModel:
+        """The censoring weights of the sorted patients."""
+        return CensoringModel(
+            self.cohort, None if self.paper else self.y_train, "at" if self.paper else "before", self.follow_up
+        )
+
+    @cached_property
+    def horizons(self) -> FloatArray:
+        """The horizons at which these patients allow a calibration; the others are left out with a warning."""
+        asked = default_horizons(self.y) if self.asked is None else check_times(self.asked, "horizons")
+        return keep_usable(asked, self.censoring, what="calibration at a horizon")
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """B weightings of the patients of a setting.
+
+    Attributes
+    ----------
+    setting : Setting
+        Whose patients are weighted.
+    weight : array of shape (B, n)
+        The weights, the patients sorted by time as in ``setting.cohort``.
+    resampled : bool
+        Whether weights count how often a patient was drawn; who was drawn twice then meets a copy.
+    """
+
+    setting: Setting
+    weight: FloatArray
+    resampled: bool
+
+    @cached_property
+    def censoring(self) -> CensoringEstimate:
+        """The censoring probabilities under each weighting."""
+        return self.setting.censoring.estimate(self.weight)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A metric that was prepared for one setting, for any number of weightings of the patients.
+
+    Attributes
+    ----------
+    values : callable
+        Takes a :class:`Weighting` and returns the metric under each weighting, of shape (B,); of a metric with
+        horizons, of shape (horizons, B). NaN where it is undefined.
+    times : array or None
+        Times that a metric with censoring weights averages over; None: every patient counts.
+    horizons : tuple of float
+        The horizons of a metric that has some, in the order of the values.
+    """
+
+    values: Callable[[Weighting], FloatArray]
+    times: FloatArray | None = None
+    horizons: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A number that is shown right below a metric to read it by, and is not resampled.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    meaning : str
+        What it says, in one sentence.
+    convention : str
+        How it is computed.
+    compute : callable
+        Takes the setting and the patients' weights (or None) in the order of ``setting.y``; returns the number.
+    """
+
+    name: str
+    meaning: str
+    convention: str
+    compute: Callable[[Setting, FloatArray | None], float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Everything that is to be known about a metric.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in tables.
+    aspect : {"discrimination", "error", "calibration"}
+        What it judges.
+    better : {"higher", "lower", "one"}
+        Which way is better; ``"one"``: the nearer to 1.
+    meaning : str
+        What it says, in one sentence.
+    convention : str
+        How it is computed: ties, weights, integration.
+    prepare : callable
+        Takes a :class:`Setting` and returns the metric :class:`Prepared` for it. :func:`from_function` makes one from a
+        plain function.
+    paper : str or None
+        How it is computed in the paper's convention; None: it has no part in it.
+    per_horizon : bool
+        Whether there is one value for each horizon.
+    weighted : bool
+        Whether it weights patients by the inverse probability of being uncensored.
+    company : tuple of Companion
+        Numbers to read it by.
+    """
+
+    name: str
+    aspect: Aspect
+    better: Better
+    meaning: str
+    convention: str
+    prepare: Callable[[Setting], Prepared]
+    paper: str | None = None
+    per_horizon: bool = False
+    weighted: bool = False
+    company: tuple[Companion, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _key(self.name):
+            raise ValueError(f"name is {self.name!r}, but a metric needs a name with letters or digits.")
+        for field, kind in (("aspect", Aspect), ("better", Better)):
+            if getattr(self, field) not in get_args(kind):
+                raise ValueError(
+                    f"{field} of the metric {self.name!r} is {getattr(self, field)!r}, but one of "
+                    f"{', '.join(get_args(kind))} is expected."
+                )
+
+    @property
+    def direction(self) -> str:
+        """Which way is better, in words."""
+        return _DIRECTIONS[self.better]
+
+    @property
+    def optimisable(self) -> bool:
+        """Whether it is one number that can be as high or as low as possible, so that a search can optimise it."""
+        return not self.per_horizon and self.better != "one"
+
+
+_RECORDS: dict[str, Metric] = {}
+
+
+def register_metric(metric: Metric, *, replace: bool = False) -> Metric:
+    """Add a metric to those that are computed, shown and searched for.
+
+    Parameters
+    ----------
+    metric : Metric
+        Its record.
+    replace : bool, default False
+        Whether it may take the place of another metric of the same name.
+
+    Returns
+    -------
+    Metric
+        The record.
+    """
+    key = _key(metric.name)
+    if key in _RECORDS and not replace:
+        raise ValueError(
+            f"there is a metric {_RECORDS[key].name!r} already. Choose another name, or pass replace=True to take its "
+            "place."
+        )
+    _RECORDS[key] = metric
+    return metric
+
+
+def list_metrics(convention: Convention = "default") -> tuple[Metric, ...]:
+    """Return the metrics of a convention in the order of tables.
+
+    Parameters
+    ----------
+    convention : {"default", "paper"}, default "default"
+        Whether to list all, or those that the paper's convention defines.
+
+    Returns
+    -------
+    tuple of Metric
+        Those without horizons first; discrimination, then error, then calibration; then by name.
+    """
+    _load()
+    order = get_args(Aspect)
+    found = [metric for metric in _RECORDS.values() if convention == "default" or metric.paper is not None]
+    return tuple(sorted(found, key=lambda metric: (metric.per_horizon, order.index(metric.aspect), metric.name)))
+
+
+def find_metric(name: str) -> Metric:
+    """Return a metric by its name, whatever its capitals and hyphens.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"C-td"``, ``"ctd"`` or ``"o/e"``.
+
+    Returns
+    -------
+    Metric
+        Its record.
+    """
+    _load()
+    try:
+        return _RECORDS[_key(str(name))]
+    except KeyError:
+        names = ", ".join(metric.name for metric in list_metrics())
+        raise ValueError(f"there is no metric {name!r}; there are {names}.") from None
+
+
+def choose_metrics(names: Sequence[str] | None, convention: Convention = "default") -> tuple[Metric, ...]:
+    """Return the metrics that were asked for, in the order of tables, whatever the order of the names.
+
+    Parameters
+    ----------
+    names : sequence of str or None
+        Their names; None: all.
+    convention : {"default", "paper"}, default "default"
+        In which they must be defined.
+
+    Returns
+    -------
+    tuple of Metric
+        Their records.
+    """
+    check_convention(convention)
+    possible = {_key(metric.name): metric for metric in list_metrics(convention)}
+    if names is None:
+        return tuple(possible.values())
+    known = [metric.name for metric in possible.values()]
+    if isinstance(names, str):
+        raise ValueError(f"metrics is the text {names!r}; pass a list, such as [{names!r}].")
+    if len(names) == 0:
+        raise ValueError(f"metrics is empty; choose from {known}.")
+    asked = {_key(str(name)): name for name in names}
+    unknown = [name for key, name in asked.items() if key not in possible]
+    if unknown:
+        raise ValueError(f"metrics holds {unknown}, but in the {convention} convention there are {known}.")
+    return tuple(metric for key, metric in possible.items() if key in asked)
+
+
+def from_function(
+    function: Callable[[npt.NDArray[np.void], SurvivalCurves, FloatArray], float],
+) -> Callable[[Setting], Prepared]:
+    """Return the preparation of a metric that is a plain function, which is called anew for every resample.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the outcome, the curves and one weight per patient, of which some may be 0; returns one number, or NaN.
+
+    Returns
+    -------
+    callable
+        For :class:`Metric`'s ``prepare``.
+    """
+    return partial(_prepare_function, function)
+
+
+def _prepare_function(function: Callable[..., float], setting: Setting) -> Prepared:
+    def values(weighting: Weighting) -> FloatArray:
+        weight = np.empty_like(weighting.weight)
+        weight[:, setting.cohort.order] = weighting.weight
+        return np.array([function(setting.y, setting.curves, row) for row in weight], dtype=np.float64)
+
+    return Prepared(values)
+
+
+def _load() -> None:
+    _import_room()
+    load_extensions()
+
+
+@cache
+def _import_room() -> None:
+    """Import every module of this room, so that a new file with a metric needs to be named nowhere."""
+    for module in pkgutil.iter_modules(import_module("dcsurv.metrics").__path__):
+        if not module.name.startswith("_"):
+            import_module(f"dcsurv.metrics.{module.name}")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())

@@ -180,13 +180,22 @@ def _follow_up(head: str) -> str:
 
 
 def metrics() -> str:
-    """Return what every metric says and how it is computed, from its record."""
+    """Return what every metric says, from its record."""
     rows = []
     for metric in list_metrics():
-        name = metric.name + " (at each horizon)" * metric.per_horizon
-        rows.append((name, metric.meaning, metric.direction, metric.convention, metric.paper or "–"))
-        rows += [(one.name, one.meaning, "", one.convention, "–") for one in metric.company]
-    return _table(["metric", "what it says", "better", "convention", "the paper's convention"], rows)
+        name = metric.name + " at each horizon" * metric.per_horizon
+        rows.append((name, metric.aspect, metric.meaning, metric.direction))
+        rows += [(one.name, "", one.meaning, "") for one in metric.company]
+    return _table(["metric", "judges", "what it says", "better"], rows)
+
+
+def conventions() -> str:
+    """Return how every metric is computed, from its record."""
+    rows = []
+    for metric in list_metrics():
+        rows.append((metric.name, metric.convention, metric.paper or "–"))
+        rows += [(one.name, one.convention, "the same" if metric.paper else "–") for one in metric.company]
+    return _table(["metric", "default", "paper"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -201,6 +210,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
     "metrics": metrics,
+    "conventions": conventions,
 }
 
 

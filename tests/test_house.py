@@ -15,7 +15,6 @@ MODULES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8"
 
 # Names that may mean two things, each with the reason.
 SHARED_NAMES: dict[str, str] = {
-    "Cohort": "of patients (cohort) and of their sorted outcomes (metrics)",
     "Criterion": "of a training (models.dcs) and of a search (experiments.tuning)",
 }
 

@@ -104,11 +104,11 @@ def show_metrics(
     shell.show(_meanings({row["metric"] for row in first}))
 
 
-def _meanings(names: set[str]) -> Table:
+def _meanings(names: set[str]) -> Grid:
     """Say what the metrics of a table mean."""
     from dcsurv.metrics import list_metrics
 
-    grid = Table.grid(padding=(0, 2))
+    grid = Grid.grid(padding=(0, 2))
     for metric in list_metrics():
         told = {metric.name: f"{metric.meaning} {metric.direction.capitalize()}."}
         told |= {one.name: one.meaning for one in metric.company}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -261,9 +261,7 @@ def list_metrics(convention: Convention = "default") -> tuple[Metric, ...]:
         Those without horizons first; discrimination, then error, then calibration; then by name.
     """
     _load()
-    order = get_args(Aspect)
-    found = [metric for metric in _RECORDS.values() if convention == "default" or metric.paper is not None]
-    return tuple(sorted(found, key=lambda metric: (metric.per_horizon, order.index(metric.aspect), metric.name)))
+    return _in_order(metric for metric in _RECORDS.values() if _defined(metric, convention))
 
 
 def find_metric(name: str) -> Metric:
@@ -287,13 +285,13 @@ def find_metric(name: str) -> Metric:
         raise ValueError(f"there is no metric {name!r}; there are {names}.") from None
 
 
-def choose_metrics(names: Sequence[str] | None, convention: Convention = "default") -> tuple[Metric, ...]:
-    """Return the metrics that were asked for, in the order of tables, whatever the order of the names.
+def choose_metrics(chosen: Sequence[str | Metric] | None, convention: Convention = "default") -> tuple[Metric, ...]:
+    """Return the metrics that were asked for, in the order of tables.
 
     Parameters
     ----------
-    names : sequence of str or None
-        Their names; None: all.
+    chosen : sequence of str or Metric, or None
+        Their names, or records, which need not be registered; None: all that are.
     convention : {"default", "paper"}, default "default"
         In which they must be defined.
 
@@ -303,19 +301,21 @@ def choose_metrics(names: Sequence[str] | None, convention: Convention = "defaul
         Their records.
     """
     check_convention(convention)
-    possible = {_key(metric.name): metric for metric in list_metrics(convention)}
-    if names is None:
-        return tuple(possible.values())
-    known = [metric.name for metric in possible.values()]
-    if isinstance(names, str):
-        raise ValueError(f"metrics is the text {names!r}; pass a list, such as [{names!r}].")
-    if len(names) == 0:
+    possible = list_metrics(convention)
+    if chosen is None:
+        return possible
+    known = [metric.name for metric in possible]
+    if isinstance(chosen, str):
+        raise ValueError(f"metrics is the text {chosen!r}; pass a list, such as [{chosen!r}].")
+    if len(chosen) == 0:
         raise ValueError(f"metrics is empty; choose from {known}.")
-    asked = {_key(str(name)): name for name in names}
-    unknown = [name for key, name in asked.items() if key not in possible]
+    records = {_key(metric.name): metric for metric in possible}
+    records |= {_key(one.name): one for one in chosen if isinstance(one, Metric) and _defined(one, convention)}
+    asked = {_key(one.name if isinstance(one, Metric) else str(one)): one for one in chosen}
+    unknown = [getattr(one, "name", one) for key, one in asked.items() if key not in records]
     if unknown:
         raise ValueError(f"metrics holds {unknown}, but in the {convention} convention there are {known}.")
-    return tuple(metric for key, metric in possible.items() if key in asked)
+    return _in_order(records[key] for key in asked)
 
 
 def from_function(
@@ -343,6 +343,15 @@ def _prepare_function(function: Callable[..., float], setting: Setting) -> Prepa
         return np.array([function(setting.y, setting.curves, row) for row in weight], dtype=np.float64)
 
     return Prepared(values)
+
+
+def _defined(metric: Metric, convention: Convention) -> bool:
+    return convention == "default" or metric.paper is not None
+
+
+def _in_order(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+    order = get_args(Aspect)
+    return tuple(sorted(metrics, key=lambda metric: (metric.per_horizon, order.index(metric.aspect), metric.name)))
 
 
 def _load() -> None:

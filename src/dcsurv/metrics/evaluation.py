@@ -34,7 +34,7 @@ def evaluate(
     X: Any | None = None,
     censoring: Censoring = "auto",
     horizons: npt.ArrayLike | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str | Metric] | None = None,
     convention: Convention = "default",
     confidence: float = 0.95,
     sample_weight: npt.ArrayLike | None = None,
@@ -63,8 +63,9 @@ def evaluate(
     horizons
         Where to report ICI and observed / expected; default: the quartiles of the event times.
     metrics
-        Which to compute; default: all of ``C-td, CDAUC, IBS, DDC, ICI, O/E``; in the paper convention
-        ``C-td, CDAUC, DDC``. DDC brings its floor and the D-calibration test along.
+        Which to compute, by name or record; default: all of :func:`list_metrics`, which are ``C-td, CDAUC, IBS, DDC,
+        ICI, O/E`` and what was registered; in the paper convention ``C-td, CDAUC, DDC``. DDC brings its floor and the
+        D-calibration test along.
     confidence
         Share of the resamples inside the percentile interval.
 
@@ -120,7 +121,7 @@ def compare(
     censoring: Censoring = "auto",
     reference: str | None = None,
     horizons: npt.ArrayLike | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str | Metric] | None = None,
     convention: Convention = "default",
     confidence: float = 0.95,
     random_state: int = 0,

@@ -62,7 +62,6 @@ OPEN: tuple[str, ...] = (
     "dcsurv.preprocessing",
     "dcsurv.report",
     "dcsurv.target",
-    "dcsurv.training.loop",
 )
 
 

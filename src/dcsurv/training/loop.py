@@ -53,26 +53,37 @@ def train(
 
     Parameters
     ----------
-    network
+    network : Module
         Left in evaluation mode.
-    loss
-        ``loss(network, rows)`` for a batch of row numbers; see ``BatchLoss``.
-    train_rows, validation_rows
-        Row numbers, int64, on the device of the data.
-    batch_size
+    loss : callable
+        ``loss(network, rows)``, the loss of a batch of row numbers.
+    train_rows : Tensor
+        Row numbers to train on, int64, on the device of the data.
+    validation_rows : Tensor
+        Row numbers set aside for early stopping; may be empty.
+    batch_size : int, default 64
         Rows per step. The rows of an epoch are dealt into batches of nearly equal size, none smaller than two
         where there are two rows: batch normalisation and pair losses are undefined on one.
-    patience
+    max_epochs : int, default 100
+        Most epochs.
+    patience : int, default 10
         Training ends after this many epochs without a better one.
-    weight_decay
+    learning_rate : float, default 0.001
+        Step size of Adam.
+    weight_decay : float, default 0.0
         Decoupled from the gradient (AdamW); 0 is plain Adam.
-    clip_norm
+    clip_norm : float or None, default None
         Longest gradient, over all parameters together; longer ones are scaled down. None: no limit.
-    validation_batch
+    validation_batch : int, default 1024
         Rows per batch of validation. A loss whose parts grow differently with the batch (plain sums over patients and
         over pairs) is the trained objective only in batches of the trained size.
-    verbose
+    verbose : bool, default False
         Show a progress bar.
+
+    Returns
+    -------
+    History
+        Losses per epoch, and how training ended.
 
     Raises
     ------
@@ -140,6 +151,11 @@ def watch(watcher: Watcher) -> Iterator[None]:
 
     It may look at the network, which the next epoch puts back into training mode, and it may end the training by
     raising. No estimator needs a parameter for it, and trainings in other threads and processes are not watched.
+
+    Parameters
+    ----------
+    watcher : callable
+        ``watcher(epoch, history)``.
     """
     token = _watcher.set(watcher)
     try:
@@ -150,7 +166,24 @@ def watch(watcher: Watcher) -> Iterator[None]:
 
 @torch.no_grad()
 def evaluate(network: nn.Module, loss: BatchLoss, rows: Tensor, batch_size: int = VALIDATION_BATCH) -> float:
-    """Return the mean batch loss of a network in evaluation mode."""
+    """Return the mean batch loss of a network in evaluation mode.
+
+    Parameters
+    ----------
+    network : Module
+        Put into evaluation mode.
+    loss : callable
+        ``loss(network, rows)``, the loss of a batch of row numbers.
+    rows : Tensor
+        Row numbers.
+    batch_size : int, default 1024
+        Rows per batch.
+
+    Returns
+    -------
+    float
+        The mean, each batch weighted by its rows.
+    """
     network.eval()
     losses = [loss(network, batch) * len(batch) for batch in _deal(rows, batch_size)]
     return float(torch.stack(losses).sum()) / len(rows)
@@ -160,6 +193,22 @@ def validation_split(y: npt.NDArray[np.void], fraction: float, seed: int) -> tup
     """Set a share of the rows aside for early stopping, stratified by event: (training rows, validation rows).
 
     Nothing is set aside where a part would be left without an event, since its loss would say nothing.
+
+    Parameters
+    ----------
+    y : structured array
+        Outcomes.
+    fraction : float
+        Share to set aside.
+    seed : int
+        Which rows.
+
+    Returns
+    -------
+    train_rows : array of int
+        Rows to train on.
+    validation_rows : array of int
+        Rows set aside; may be empty.
     """
     n = len(y)
     if math.ceil(n * fraction) >= 2:  # one row of either kind
@@ -174,6 +223,13 @@ def isolated_torch(seed: int, device: str | torch.device = "cpu") -> Iterator[No
     """Seed torch inside the block, with gradients and float32, and leave the user's settings outside as they were.
 
     Random state and default type belong to the whole process, so threads take turns.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the block.
+    device : str or device, default "cpu"
+        Whose random state is kept besides that of the CPU.
     """
     chosen = torch.device(device)
     with _torch_lock, torch.random.fork_rng(devices=[chosen] if chosen.type == "cuda" else []):

@@ -21,7 +21,9 @@ from dcsurv import metrics
 from dcsurv.datasets import load_metabric
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.report import write_report
+from dcsurv.report.hazards import hazard_ratios
 from dcsurv.report.provenance import fingerprint
+from dcsurv.report.study import make_study
 from dcsurv.report.write import _OF_A_REPORT
 
 HORIZONS = [5 * 365.25, 10 * 365.25]
@@ -604,6 +606,41 @@ def test_fingerprint_tells_tables_apart():
         fingerprint(X, dcsurv.make_outcome([1.0, 2.0], [1, 1])),
     ]
     assert len({same, *others}) == 7
+
+
+def test_hazard_ratios_of_a_cox_model_are_those_of_its_summary(metabric, report, page):
+    summary = metabric["reference"].summary_
+    assert "in the reference, CoxPH" in page.text, "the model itself is an ensemble"
+    rows = page.rows("", "hazard ratio per unit (95% interval)", "p", "PH test, p")
+    assert set(rows) == {
+        *("EGFR", "PGR", "ERBB2", "MKI67", "age"),
+        *(f"{name}: yes vs no" for name in summary["feature"][4:8]),
+    }
+    age = summary.loc["age"]
+    printed = [float(text) for text in re.findall(r"[\d.]+", rows["age"][0])]
+    np.testing.assert_allclose(printed, [age["hazard_ratio"], age["lower"], age["upper"]], atol=6e-4)
+    assert rows["age"][1:] == ["<0.001", "<0.001"]
+    numbers = report.numbers["hazards"]
+    assert {row["column"]: row["coef"] for row in numbers["hazard_ratios"]} == summary["coef"].to_dict()
+    assert numbers["proportional_hazards"][-1]["feature"] == "GLOBAL"
+    assert {"hazard-ratios.svg", "hazard-ratios-over-time.png"} <= {path.name for path in report.figures}
+
+
+def test_only_a_cox_model_has_hazard_ratios(metabric):
+    def section(model, X, y):
+        nothing = dict.fromkeys(
+            ("X_train", "y_train", "reference", "horizons", "unit", "subgroups", "patients", "data_name")
+        )
+        study = make_study(model, X, y, same_cohort=True, n_bootstrap=0, random_state=0, seen=False, **nothing)
+        return hazard_ratios(study)
+
+    X, y = metabric["X"][:80], metabric["y"][:80]
+    assert section(metabric["model"], X, y) is None
+    assert section(metabric["reference"], X, y).numbers["model"] == "the model"
+    old = dcsurv.load(Path(__file__).parent / "fixtures" / "format1" / "CoxPH.safetensors")
+    X, y = dcsurv.datasets.load("flchain")
+    said = section(old, X[::60], y[::60]).blocks
+    assert any("are not in this model's file" in getattr(block, "text", "") for block in said)
 
 
 # --- in a real browser -------------------------------------------------------------------------------------------

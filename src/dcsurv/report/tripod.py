@@ -74,7 +74,7 @@ _ITEMS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("20b", "Characteristics of the patients, with missing values", ("cohort", "missing"), ""),
     ("20c", "Distribution of predictors: development beside evaluation", ("cohort",), ""),
     ("21", "Patients and events in each analysis", ("cohort", "model", "subgroups"), ""),
-    ("22", "The full model, so that others can use it", ("model",), "share the model file"),
+    ("22", "The full model, so that others can use it", ("model", "hazards"), "share the model file"),
     ("23a", "Performance with intervals, also in groups", ("discrimination", "calibration", "error", "subgroups"), ""),
     ("23b", "Heterogeneity of performance between clusters", ("subgroups",), "name the cluster as a subgroup"),
     ("24", "Results of updating", ("distribution",), "if you updated it"),

@@ -17,7 +17,17 @@ import numpy.typing as npt
 from dcsurv.cohort.evaluation import Progress
 from dcsurv.figures.style import save, style_context
 from dcsurv.persistence import write_atomically
-from dcsurv.report import decisions, examples, importance, performance, population, probabilities, provenance, subgroups
+from dcsurv.report import (
+    decisions,
+    examples,
+    hazards,
+    importance,
+    performance,
+    population,
+    probabilities,
+    provenance,
+    subgroups,
+)
 from dcsurv.report.blocks import Pictures, Section
 from dcsurv.report.study import make_study
 from dcsurv.report.summary import summary
@@ -25,7 +35,8 @@ from dcsurv.report.svg import inline_svg
 from dcsurv.report.tripod import checklist
 
 _OF_A_REPORT = re.compile(
-    r"(follow-up|missing|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|importance-(auc|brier)|"
+    r"(follow-up|missing|hazard-ratios(-over-time)?|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|"
+    r"importance-(auc|brier)|"
     r"(calibration|decision)-\d+)\.(svg|png)"
 )
 
@@ -190,11 +201,12 @@ def _move(files: list[Path], folder: Path) -> list[Path]:
 def _sections(study: Any, tell: Progress) -> list[Section]:
     """Compute the sections in an order in which each has what it needs, and return them in that of the page."""
     out: dict[str, Section] = {}
-    steps: list[tuple[str, Callable[[Any], Section]]] = [
+    steps: list[tuple[str, Callable[[Any], Section | None]]] = [
         ("The patients", population.cohort),
         ("Censoring and follow-up", population.follow_up),
         ("Missing values", population.missing),
         ("The model", provenance.model),
+        ("Hazard ratios", hazards.hazard_ratios),
         ("Discrimination", performance.discrimination),
         ("Calibration at the horizons", probabilities.at_horizons),
         ("Calibration over the whole distribution", probabilities.over_the_distribution),
@@ -205,7 +217,8 @@ def _sections(study: Any, tell: Progress) -> list[Section]:
     for what, compute in steps:
         tell(what)
         section = compute(study)
-        out[section.key] = section
+        if section is not None:
+            out[section.key] = section
     tell("Importance of the features")
     rests_on, order = importance.importance(study)
     tell("Example predictions")

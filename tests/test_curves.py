@@ -184,3 +184,18 @@ def test_plot_draws_every_curve():
     np.testing.assert_allclose(ax.lines[0].get_xydata(), [[0, 1], [1, 0.9], [2, 0.5], [4, 0.2]])
     assert ax.get_xlabel() == "time (years)"
     plt.close(ax.figure)
+
+
+def test_patients_keep_their_names():
+    curves = SurvivalCurves(TIMES, VALUES, index=["a", "b"], followed_to=[3.0, 4.0])
+    assert curves.to_frame().index.tolist() == ["a", "b"]
+    assert curves.to_frame(index=[7, 8]).index.tolist() == [7, 8]
+    for kept in (curves.with_transform(square), curves.project([1.0, 3.0]), curves.conditional(1.0)):
+        assert kept.index.tolist() == ["a", "b"]
+    assert curves[[1]].to_frame().index.tolist() == ["b"]
+    assert curves[np.array([False, True])].index.tolist() == ["b"]
+    frame = curves.to_frame()
+    assert SurvivalCurves.from_frame(frame).to_frame().equals(frame)
+    assert SurvivalCurves(TIMES, VALUES).to_frame().index.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="index has 3 entries, but one per curve, 2"):
+        SurvivalCurves(TIMES, VALUES, index=[1, 2, 3])

@@ -66,6 +66,8 @@ def test_curves_are_the_mapped_mean_of_members_trained_without_their_fold(
     expected = fitted.map_.transform(SurvivalCurves(nodes, mean))
     curves = fitted.predict_survival_function(X_test)
     anywhere = np.linspace(0, nodes[-1], 77)
+    assert curves.to_frame().index.equals(X_test.index)
+    assert fitted.predict_survival_function(X_test, anywhere[1:]).to_frame().index.equals(X_test.index)
     np.testing.assert_allclose(curves.evaluate(anywhere), expected.evaluate(anywhere), atol=1e-12)
     np.testing.assert_array_equal(fitted.predict_survival_function(X_test, anywhere[1:]).values, curves(anywhere[1:]))
     np.testing.assert_allclose(fitted.predict(X_test), -curves.rmst(), rtol=1e-12)

@@ -76,6 +76,7 @@ def test_curves_scores_and_hazards_agree(name: str, fitted: dict[str, Any], meta
     curves = model.predict_survival_function(X[800:900])
     assert isinstance(curves, SurvivalCurves)
     assert len(curves) == 100
+    assert curves.to_frame().index.equals(X[800:900].index)
     assert (np.diff(curves.values, axis=1) <= 0).all()
     assert (curves.values >= 0).all()
     assert (curves.values <= 1).all()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
@@ -183,7 +184,13 @@ class CalibratedEnsemble(SurvivalEstimator):
         check_is_fitted(self)
         if times is not None:
             out = super().predict_survival_function(X, times)
-            return SurvivalCurves(out.times, out.values, interpolation=self.interpolation_, followed_to=out.followed_to)
+            return SurvivalCurves(
+                out.times,
+                out.values,
+                interpolation=self.interpolation_,
+                followed_to=out.followed_to,
+                index=out.index,
+            )
         # Mapped in chunks, because a map may hold several copies; what rides along as a transform stays one.
         first: list[SurvivalCurves] = []
         followed: list[FloatArray] = []
@@ -202,6 +209,7 @@ class CalibratedEnsemble(SurvivalEstimator):
             interpolation=self.interpolation_,
             transform=transform,
             followed_to=np.concatenate(followed),
+            index=X.index if isinstance(X, pd.DataFrame) else None,
         )
 
     def predict_band(self, X: Any, times: npt.ArrayLike | None = None, *, level: float = 0.9) -> Band:

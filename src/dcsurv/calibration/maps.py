@@ -345,7 +345,13 @@ class HorizonMap(RecalibrationMap):
             nodes = refined(nodes, self.horizons_)
         mapped = self(predicted.evaluate_rows(nodes), nodes[:, None])
         np.minimum.accumulate(mapped, axis=0, out=mapped)
-        return SurvivalCurves(nodes, mapped.T, interpolation=predicted.interpolation)
+        return SurvivalCurves(
+            nodes,
+            mapped.T,
+            interpolation=predicted.interpolation,
+            followed_to=predicted.followed_to,
+            index=predicted.index,
+        )
 
     def __call__(self, survival: FloatArray, times: FloatArray) -> FloatArray:
         a = np.interp(times, self.horizons_, self.intercept_)

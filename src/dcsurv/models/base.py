@@ -159,6 +159,13 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
         times
             Strictly ascending times to predict for; default: the model's own nodes. Beyond the last node curves
             are held constant, with a warning.
+
+        Returns
+        -------
+        SurvivalCurves
+            One curve per patient, with the index of ``X`` if that is a DataFrame. ``curves.values`` or
+            ``np.asarray(curves)`` is the plain array that scikit-survival returns with ``return_array=True``;
+            ``curves[i]`` is one patient's function.
         """
         check_is_fitted(self)
         followed: list[FloatArray] = []
@@ -169,7 +176,13 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
 
         values = self._in_chunks(X, survival)
         nodes = self._nodes() if times is None else times
-        curves = SurvivalCurves(nodes, values, interpolation=self.interpolation, followed_to=np.concatenate(followed))
+        curves = SurvivalCurves(
+            nodes,
+            values,
+            interpolation=self.interpolation,
+            followed_to=np.concatenate(followed),
+            index=X.index if isinstance(X, pd.DataFrame) else None,
+        )
         if times is None:
             return curves
         asked, last = curves.times[-1], self._nodes()[-1]

@@ -65,10 +65,15 @@ OPEN: tuple[str, ...] = (
 )
 
 
-def listed() -> dict[str, object]:
-    """What the pages of the reference list: full name -> object, None if there is none."""
-    names = re.findall(r"(?m)^   (dcsurv\.[\w.]+)$", "\n".join(page.read_text() for page in sorted(API.glob("*.md"))))
-    return {name: named(name) for name in names}
+def listed() -> dict[str, str]:
+    """What the pages of the reference list: full name -> the template of its page."""
+    found = {}
+    for page in sorted(API.glob("*.md")):
+        for block in re.findall(r"```\{eval-rst\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
+            template = re.search(r":template: (\S+)", block)
+            for name in re.findall(r"(?m)^   (dcsurv\.[\w.]+)$", block):
+                found[name] = "class.rst" if template is None else template[1]
+    return found
 
 
 def named(name: str) -> object:
@@ -79,7 +84,8 @@ def named(name: str) -> object:
         return None
 
 
-LISTED = listed()
+TEMPLATES = listed()
+LISTED = {name: named(name) for name in TEMPLATES}
 PUBLIC = {
     name: thing for name, thing in LISTED.items() if thing is not None and not thing.__module__.startswith(OPEN or "-")
 }
@@ -92,17 +98,27 @@ CLASSES = {
 
 
 def documented() -> dict[str, object]:
-    """Everything with parameters: public functions and classes, and the methods that these have from us."""
-    found = {}
+    """Everything with parameters: public functions and classes, and the methods that their pages show."""
+    found, seen = {}, set()
     for name, thing in PUBLIC.items():
         found[name] = thing
-        if inspect.isclass(thing):
-            for method, function in inspect.getmembers(
-                thing, lambda one: inspect.isfunction(one) or inspect.ismethod(one)
-            ):
-                if not method.startswith("_") and function.__module__.startswith("dcsurv"):
-                    found[f"{name}.{method}"] = function
+        for method in shown(thing, TEMPLATES[name]) if inspect.isclass(thing) else ():
+            function = getattr(thing, method)
+            if getattr(function, "__func__", function) not in seen:  # a subclass has it, too
+                found[f"{name}.{method}"] = function
+                seen.add(getattr(function, "__func__", function))
     return found
+
+
+def shown(thing: type, template: str) -> list[str]:
+    """The methods of ours that a class has on its page."""
+    text = (API.parent / "_templates" / "autosummary" / template).read_text(encoding="utf-8")
+    chosen = re.search(r":members: (\S.*)", text)
+    names = set(chosen[1].split(", ")) if chosen is not None else set(dir(thing))
+    if ":inherited-members:" not in text:
+        names &= set(vars(thing))
+    methods = inspect.getmembers(thing, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
+    return [n for n, one in methods if n in names and not n.startswith("_") and one.__module__.startswith("dcsurv")]
 
 
 DOCUMENTED = documented()

@@ -30,22 +30,21 @@ def find(name: str, env: Any) -> str | None:
 
 def _same_object(name: str, objects: Any) -> str | None:
     """Return the public name of an object that is written by the module where it is defined."""
+    thing, last = named(name), name.rpartition(".")[2]
+    if thing is None:
+        return None
+    return next((str(full) for full in objects if full.endswith(f".{last}") and named(full) is thing), None)
+
+
+def named(name: str) -> Any:
+    """Return what a module of dcsurv calls so; None if there is no such thing."""
     module, _, last = name.rpartition(".")
     if not module.startswith("dcsurv"):
         return None
     try:
-        thing = getattr(import_module(module), last)
-    except (ImportError, AttributeError):
+        return getattr(import_module(module), last, None)
+    except ImportError:
         return None
-    for full in objects:
-        room, _, short = full.rpartition(".")
-        if short == last and room.startswith("dcsurv"):
-            try:
-                if getattr(import_module(room), short) is thing:
-                    return str(full)
-            except (ImportError, AttributeError):
-                continue
-    return None
 
 
 def resolve(app: Any, env: Any, node: Any, content: nodes.Node) -> nodes.Node | None:
@@ -56,7 +55,9 @@ def resolve(app: Any, env: Any, node: Any, content: nodes.Node) -> nodes.Node | 
         return content  # modules have no page of their own
     full = find(node["reftarget"], env)
     if full is None:
-        return None
+        described = named(node["refdoc"].removeprefix("generated/"))
+        # An attribute that its class describes in a list has no place of its own to lead to.
+        return content if hasattr(described, node["reftarget"]) else None
     entry = env.get_domain("py").objects[full]
     return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, content, full)
 

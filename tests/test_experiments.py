@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -20,12 +19,15 @@ from sklearn.base import BaseEstimator
 from dcsurv import CalibratedEnsemble, CoxPH, DeepSurv, SurvivalCurves, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differences, printed_table, run, summary
+from dcsurv.experiments import cluster as cluster_module
 from dcsurv.experiments.runner import execute
 from dcsurv.experiments.store import ResultStore, compact
 from dcsurv.metrics import evaluate
 from dcsurv.persistence import write_atomically
 from dcsurv.preprocessing import Preprocessor
 
+# Seconds after which a test that hangs is given up; nothing takes a tenth of it.
+GUARD = 600
 SMALL = {"datasets": ["metabric"], "n_bootstrap": 5}
 
 
@@ -123,7 +125,8 @@ def test_a_wrong_plan_is_refused_before_anything_is_written(plan, words, tmp_pat
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_contradictory_options_are_refused(options, words, tmp_path):
+def test_contradictory_options_are_refused(options, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_module, "_ANSWER_WITHIN", "200ms")  # nobody will
     with pytest.raises(PlanError, match=words):
         run(Plan(models=["CoxPH"], **SMALL), tmp_path, **options)
 
@@ -236,62 +239,97 @@ def test_a_training_that_was_interrupted_is_no_result(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_task_that_kills_its_process_is_found_out_and_the_others_go_on(tmp_path):
-    plan = Plan(models={"deadly": Breaks("die"), "good": CoxPH()}, splits=[0, 1], **SMALL)
-    found = run(plan, tmp_path, workers=2)
-    assert sorted(found.rows["model"]) == ["good", "good"]
-    assert found.failures["model"].tolist() == ["deadly", "deadly"]
+    models = {"deadly": Breaks("die"), "good": CoxPH(), "better": CoxPH(penalizer=0.1)}
+    found = run(Plan(models=models, splits=[0], **SMALL), tmp_path, workers=2)
+    assert sorted(found.rows["model"]) == ["better", "good"]
+    assert found.failures["model"].tolist() == ["deadly"]
     assert found.failures["cause"].str.contains("its process died").all()
 
 
+# Once three rows are there, fits wait for the file "go": a run cannot end before it has been struck.
 SCRIPT = """
-import sys
+import os, pathlib, sys, time
+from dcsurv import CoxPH
 from dcsurv.experiments import Plan, run
+
+class Waits(CoxPH):
+    def fit(self, X, y, sample_weight=None):
+        folder = pathlib.Path(os.environ["RESULTS"])
+        while len(list(folder.glob("rows/*.json"))) >= 3 and not (folder / "go").exists():
+            time.sleep(0.02)
+        return super().fit(X, y)
+
 if __name__ == "__main__":
-    plan = Plan(["metabric"], ["CoxPH", "DeepSurv"], range(6), n_bootstrap=5, changes={"max_epochs": 4})
-    print(len(run(plan, sys.argv[1], **{sys.argv[2]: eval(sys.argv[3])}).rows))
+    plan = Plan(["metabric"], {"waits": Waits()}, range(8), n_bootstrap=5)
+    print(len(run(plan, os.environ["RESULTS"], **{sys.argv[1]: eval(sys.argv[2])}).rows))
 """
 
+# Every life is a fork that is killed at the n-th line that it runs of the code that writes a result.
+LIVES = """
+import hashlib, json, os, pathlib, signal, sys
+from dcsurv import persistence
+from dcsurv.experiments import Plan, run, store
 
-def _run_small_plan(folder):
-    run(Plan(["metabric"], ["CoxPH", "DeepSurv"], range(12), n_bootstrap=5, changes={"max_epochs": 4}), folder)
+plan = Plan(["metabric"], ["CoxPH", "DeepSurv"], range(4), n_bootstrap=5, changes={"max_epochs": 2})
+folder = pathlib.Path(sys.argv[1])
+
+def die_at(line):
+    left, write = line, store.ResultStore.write
+
+    def each_line(frame, event, argument):
+        nonlocal left
+        left -= event == "line"
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return each_line
+
+    def each_call(frame, event, argument):
+        return each_line if frame.f_code.co_filename in (persistence.__file__, store.__file__) else None
+
+    def traced(*arguments):
+        sys.settrace(each_call)
+        write(*arguments)
+        sys.settrace(None)
+
+    store.ResultStore.write = traced
+
+run(plan, folder / "undisturbed")
+for line in map(int, sys.argv[2:]):
+    child = os.fork()
+    if child == 0:
+        die_at(line)
+        run(plan, folder / "killed")
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    rows = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("killed/rows/*.json")}
+    left_over = len(list(folder.glob("killed/*/.*.part")))
+    print(json.dumps({"killed": os.WIFSIGNALED(status), "rows": rows, "left over": left_over}), flush=True)
+run(plan, folder / "killed")
+"""
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
 
 
 def _finished(folder):
     return {path.name: path.read_bytes() for path in folder.glob("rows/*.json")}
 
 
-def _strike(process, folder, delay):
-    """Kill -9 a running plan some time after its next row appears; say whether it was still running."""
-    had = len(_finished(folder))
-    _wait_for(lambda: process.exitcode is not None or len(_finished(folder)) > had)
-    time.sleep(delay)
-    running = process.exitcode is None
-    process.kill()
-    process.join()
-    return running
-
-
-def test_kill_9_at_random_moments_loses_no_finished_row_and_counts_none_twice(tmp_path):
-    """Forked, so that every life begins at once and is spent on tasks and on writing their rows."""
-    _run_small_plan(tmp_path / "undisturbed")
-    folder = tmp_path / "killed"
-    rng = random.Random(0)
-    kills, before = 0, {}
-    while kills < 12:
-        process = multiprocessing.get_context("fork").Process(target=_run_small_plan, args=(folder,))
-        process.start()
-        running = _strike(process, folder, rng.random() * 0.25)
-        kills += running
-        now = _finished(folder)
-        for name, data in before.items():
-            assert now[name] == data, "a finished row was lost or computed again"
-        before = now
-        if not running:
-            break
-    assert kills >= 10
-    _run_small_plan(folder)
-    assert len(_finished(folder)) == 24
-    assert not list(folder.glob("*/.*.part")), "left-overs of killed writes are removed"
+def test_kill_9_while_writing_loses_no_finished_row_and_counts_none_twice(tmp_path):
+    """A row takes about 60 lines to write, so that every stage of it is hit, in the first result or in the second."""
+    moments = [str(line) for line in range(3, 110, 10)]
+    done = subprocess.run(
+        [sys.executable, "-c", LIVES, tmp_path, *moments], capture_output=True, text=True, env=os.environ | ONE_THREAD
+    )
+    assert done.returncode == 0, done.stderr
+    lives = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [life["killed"] for life in lives] == [True] * len(moments)
+    for before, after in itertools.pairwise(life["rows"] for life in lives):
+        assert before.items() <= after.items(), "a finished row was lost or computed again"
+    assert 3 <= len(lives[-1]["rows"]) < 8, "some lives ended a row, and some did not"
+    assert any(life["left over"] for life in lives), "some were killed with a file half written"
+    assert len(_finished(tmp_path / "killed")) == 8
+    assert not list(tmp_path.glob("killed/*/.*.part")), "left-overs of killed writes are removed"
     ours, theirs = (_without_clock(_finished(tmp_path / name)) for name in ("undisturbed", "killed"))
     assert ours == theirs
 
@@ -308,15 +346,17 @@ def _without_clock(rows):
 def test_kill_9_of_a_run_with_worker_processes(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "results"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script), str(folder), "workers", "2"]
-    process = subprocess.Popen(command, start_new_session=True)
+    command = [sys.executable, str(script), "workers", "2"]
+    environment = os.environ | {"RESULTS": str(folder)}
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
     _wait_for(lambda: process.poll() is not None or len(_finished(folder)) >= 3)
     assert process.poll() is None, "killed while it works"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = _finished(folder)
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.strip() == "12", done.stderr
+    (folder / "go").touch()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "8", done.stderr
     now = _finished(folder)
     assert all(now[name] == data for name, data in before.items())
 
@@ -338,58 +378,37 @@ def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_a_dask_cluster_survives_the_death_of_a_worker(tmp_path):
     """A real scheduler and two worker processes, one of which is killed while it works."""
-    environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3"}
-    address_file = tmp_path / "scheduler.json"
-    start = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    processes = [
-        subprocess.Popen(
-            [*start, "--no-dashboard", "--scheduler-file", str(address_file)],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    ]
+    folder, address_file = tmp_path / "results", tmp_path / "scheduler.json"
+    environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3", "RESULTS": str(folder)}
+    quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    common = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(address_file)]
+    scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", *common]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny",
+              "--local-directory", str(tmp_path), *common]  # fmt: skip
+    processes = [subprocess.Popen(scheduler, **quiet)]
     try:
-        _wait_for(address_file.exists)
-        for _ in range(2):
-            worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(address_file)]
-            processes.append(
-                subprocess.Popen(
-                    [
-                        *worker,
-                        "--nthreads",
-                        "1",
-                        "--no-nanny",
-                        "--no-dashboard",
-                        "--host",
-                        "127.0.0.1",
-                        "--local-directory",
-                        str(tmp_path),
-                    ],
-                    env=environment,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
+        _wait_for(lambda: address_file.exists() and address_file.read_text().strip().endswith("}"))
+        processes += [subprocess.Popen(worker, **quiet) for _ in range(2)]
         address = json.loads(address_file.read_text())["address"]
         from distributed import Client
 
-        with Client(address) as client:
-            client.wait_for_workers(2, timeout=60)
+        with Client(address, timeout=GUARD) as client:
+            client.wait_for_workers(2, timeout=GUARD)
         script = tmp_path / "script.py"
         script.write_text(SCRIPT)
-        folder = tmp_path / "results"
         plan = subprocess.Popen(
-            [sys.executable, str(script), str(folder), "cluster", repr(address)],
+            [sys.executable, str(script), "cluster", repr(address)],
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        _wait_for(lambda: len(list(folder.glob("rows/*.json"))) >= 2 or plan.poll() is not None)
+        _wait_for(lambda: len(list(folder.glob("rows/*.json"))) >= 3 or plan.poll() is not None)
         assert plan.poll() is None, plan.stderr.read()
         processes[1].kill()
-        output, errors = plan.communicate(timeout=180)
-        assert output.strip() == "12", errors
+        (folder / "go").touch()
+        output, errors = plan.communicate(timeout=GUARD)
+        assert output.strip() == "8", errors
     finally:
         for process in processes:
             process.kill()
@@ -421,10 +440,10 @@ def test_a_map_is_worked_into_the_stored_curves():
     np.testing.assert_allclose(kept.evaluate(at), curves.evaluate(at), atol=1e-3)
 
 
-def _wait_for(condition, seconds=90):
+def _wait_for(condition):
     begin = time.monotonic()
     while not condition():
-        assert time.monotonic() - begin < seconds
+        assert time.monotonic() - begin < GUARD, "nothing happens any more"
         time.sleep(0.02)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+
+_ANSWER_WITHIN: Final = "10s"
 
 
 @contextlib.contextmanager
@@ -15,7 +17,7 @@ def connected(cluster: str, refusal: type[ValueError]) -> Iterator[Any]:
     except ImportError:
         raise refusal("cluster= needs Dask: pip install 'dcsurv[cluster]'.") from None
     try:
-        client = Client(cluster, timeout="10s")  # type: ignore[no-untyped-call]
+        client = Client(cluster, timeout=_ANSWER_WITHIN)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:
         raise refusal(f"no Dask scheduler answers at {cluster}: {error}.") from error
     with client:

@@ -9,17 +9,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-
-def dcsurv(*arguments, **options):
-    return subprocess.run(
-        [Path(sys.executable).with_name("dcsurv"), *map(str, arguments)], capture_output=True, text=True, **options
-    )
+from test_cli import run
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
+    """The installed program, as its users start it."""
     folder = tmp_path_factory.mktemp("quick")
-    return folder, dcsurv("reproduce", "--quick", "-o", folder)
+    command = [Path(sys.executable).with_name("dcsurv"), "reproduce", "--quick", "-o", folder]
+    return folder, subprocess.run(command, capture_output=True, text=True)
 
 
 def test_quick_makes_tables_and_figures_and_says_what_it_left_out(quick):
@@ -54,8 +52,7 @@ def test_running_it_again_trains_nothing_and_prints_the_same(quick):
     rows = {path: path.stat().st_mtime_ns for path in (folder / "rows").iterdir()}
     readme = (folder / "README.md").read_bytes()
     pictures = {path: path.read_bytes() for path in (folder / "figures").iterdir()}
-    again = dcsurv("reproduce", "--quick", "-o", folder)
-    assert again.returncode == 0
+    again = run("reproduce", "--quick", "-o", folder)
     assert again.stdout == done.stdout
     assert {path: path.stat().st_mtime_ns for path in (folder / "rows").iterdir()} == rows
     assert (folder / "README.md").read_bytes() == readme
@@ -64,11 +61,8 @@ def test_running_it_again_trains_nothing_and_prints_the_same(quick):
 
 def test_the_repeated_protocol_gives_paired_differences(tmp_path):
     folder = tmp_path
-    done = dcsurv(
-        "reproduce", "--protocol", "repeated", "--splits", 2, "--dataset", "metabric",
-        "--model", "CoxPH", "--model", "gradient boosting", "-o", folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run("reproduce", "--protocol", "repeated", "--splits", 2, "--dataset", "metabric",
+        "--model", "CoxPH", "--model", "gradient boosting", "--workers", 1, "-o", folder)  # fmt: skip
     table = pd.read_csv(folder / "tables" / "difference-C-td.csv")
     assert table["model"].tolist() == ["gradient boosting"]
     assert table["splits"].tolist() == [2]
@@ -79,9 +73,8 @@ def test_the_repeated_protocol_gives_paired_differences(tmp_path):
         "dcsurv reproduce --protocol repeated --dataset metabric --model CoxPH --model 'gradient boosting' --splits 2"
     )
     assert command in (folder / "README.md").read_text()
-    again = dcsurv("reproduce", "--protocol", "repeated", "--splits", 1, "--model", "CoxPH", "--dataset", "metabric",
-                   "-o", folder)  # fmt: skip
-    assert again.returncode == 0
+    run("reproduce", "--protocol", "repeated", "--splits", 1, "--dataset", "metabric",
+        "--model", "CoxPH", "--workers", 1, "-o", folder)  # fmt: skip
     assert not (folder / "tables" / "difference-C-td.csv").exists(), "tables are those of the last call"
 
 
@@ -100,13 +93,9 @@ def test_the_repeated_protocol_gives_paired_differences(tmp_path):
         (["-o", "/proc/nowhere"], "cannot be written"),
     ],
 )
-def test_wrong_use_ends_with_a_sentence_and_code_2(arguments, words, tmp_path):
-    done = dcsurv("reproduce", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
+def test_wrong_use_ends_with_a_sentence_and_code_2(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("reproduce", *arguments, code=2)
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("*/rows/*.json"))
-
-
-def test_the_version_is_printed():
-    assert dcsurv("--version").stdout.startswith("dcsurv ")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import signal
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 # The same examples in every run, and no limit on the time that one takes.
@@ -12,6 +15,18 @@ settings.register_profile(
     "dcsurv", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("dcsurv")
+
+# A job that a script starts in the background ignores Ctrl-C, and so would the commands that the tests interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_state() -> None:
+    """Begin every test with the same global random states, whichever test was before."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
 from dcsurv.metrics import net_benefit
 from dcsurv.report.blocks import Picture, Section, number, percent
@@ -22,61 +23,23 @@ def decisions(study: Study) -> Section:
     section.say(
         "Suppose that patients are treated (or examined more closely) if their predicted risk reaches a threshold. "
         "The threshold says how many needless treatments one is willing to accept for one that is needed: at 20%, "
-        "four. The net benefit counts patients treated rightly minus, weighed by that exchange rate, patients "
+        "four. The net benefit counts patients treated rightly minus, weighted by that exchange rate, patients "
         "treated needlessly. A model helps at thresholds where its line lies above both “treat all” and “treat none”."
     )
     models = {study.name: study.curves}
     if study.reference_curves is not None:
         models[study.reference_name] = study.reference_curves
     pictures: list[Picture] = []
-    rows: list[list[str]] = []
     recorded: list[dict[str, Any]] = []
     for t in study.horizons:
         with section.trying(f"Net benefit at {study.when(t)}"):
-            risk = 1.0 - study.curves.evaluate(np.array([t]))[:, 0]
-            levels = np.arange(1, max(10, min(99, int(100 * np.quantile(risk, 0.98)))) + 1) / 100
-            censoring = study.weighting()["censoring"]
-            tables = {
-                name: net_benefit(study.y, curves, t, thresholds=levels, censoring=censoring)
-                for name, curves in models.items()
-            }
-            own = tables[study.name]
-            helps = _helpful(own)
-            label = f"by {study.when(t).partition(' (')[0]}"
-            pictures.append(
-                Picture(
-                    f"decision-{len(pictures) + 1}",
-                    draw.decision_curve(tables, label=label),
-                    f"Net benefit against the threshold at {study.when(t)}. The model is above treating all and "
-                    f"treating nobody {helps}.",
-                    f"Event by {study.when(t)}. The model helps {helps}.",
-                )
-            )
-            for level in _sparse([level for level in _SHOWN if level <= levels[-1]]):
-                at = int(np.argmin(np.abs(levels - level)))
-                benefit = {name: float(table["net_benefit"].iloc[at]) for name, table in tables.items()}
-                treated, everybody = float(own["treated"].iloc[at]), float(own["treat_all"].iloc[at])
-                rows.append(
-                    [
-                        study.when(t),
-                        percent(level, 0),
-                        percent(treated, 0),
-                        *(number(value) for value in benefit.values()),
-                        number(everybody),
-                    ]
-                )
-                recorded.append(
-                    {
-                        "horizon": t,
-                        "threshold": level,
-                        "treated": treated,
-                        "treat_all": everybody,
-                        "net_benefit": benefit,
-                    }
-                )
+            tables = _net_benefits(study, models, t)
+            pictures.append(_picture(study, t, tables, f"decision-{len(pictures) + 1}"))
+            recorded += _at_thresholds(tables, study.name, t)
     section.show(*pictures)
-    if rows:
-        section.table("Net benefit at some thresholds", ["horizon", "threshold", "treated", *models, "treat all"], rows)
+    if recorded:
+        header = ["horizon", "threshold", "treated", *models, "treat all"]
+        section.table("Net benefit at some thresholds", header, [_cells(study, row) for row in recorded])
     else:
         section.warn(
             "No decision curve could be drawn: there is no horizon with events before it and patients after it."
@@ -95,6 +58,52 @@ def decisions(study: Study) -> Section:
     )
     section.numbers["net_benefit"] = recorded
     return section
+
+
+def _net_benefits(study: Study, models: dict[str, SurvivalCurves], t: float) -> dict[str, pd.DataFrame]:
+    """Return by model the net benefit at every percent up to where hardly anybody is treated any more."""
+    risk = 1.0 - study.curves.evaluate(np.array([t]))[:, 0]
+    levels = np.arange(1, max(10, min(99, int(100 * np.quantile(risk, 0.98)))) + 1) / 100
+    censoring = study.weighting()["censoring"]
+    return {
+        name: net_benefit(study.y, curves, t, thresholds=levels, censoring=censoring) for name, curves in models.items()
+    }
+
+
+def _picture(study: Study, t: float, tables: dict[str, pd.DataFrame], name: str) -> Picture:
+    helps = _helpful(tables[study.name])
+    return Picture(
+        name,
+        draw.decision_curve(tables, label=f"by {study.when(t).partition(' (')[0]}"),
+        f"Net benefit against the threshold at {study.when(t)}. The model is above treating all and treating nobody "
+        f"{helps}.",
+        f"Event by {study.when(t)}. The model helps {helps}.",
+    )
+
+
+def _at_thresholds(tables: dict[str, pd.DataFrame], name: str, t: float) -> list[dict[str, Any]]:
+    """Return what the model, the others and treating all give at a few thresholds."""
+    own = tables[name]
+    levels = own["threshold"].to_numpy()
+    rows = []
+    for level in _sparse([level for level in _SHOWN if level <= levels[-1]]):
+        at = int(np.argmin(np.abs(levels - level)))
+        rows.append(
+            {
+                "horizon": t,
+                "threshold": level,
+                "treated": float(own["treated"].iloc[at]),
+                "treat_all": float(own["treat_all"].iloc[at]),
+                "net_benefit": {model: float(table["net_benefit"].iloc[at]) for model, table in tables.items()},
+            }
+        )
+    return rows
+
+
+def _cells(study: Study, row: dict[str, Any]) -> list[str]:
+    benefits = [number(value) for value in row["net_benefit"].values()]
+    shares = [percent(row["threshold"], 0), percent(row["treated"], 0)]
+    return [study.when(row["horizon"]), *shares, *benefits, number(row["treat_all"])]
 
 
 def _helpful(table: pd.DataFrame) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dcsurv.calibration import Band
+from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, percent
-from dcsurv.report.population import is_number, level_text
+from dcsurv.report.levels import is_number, level_text
 from dcsurv.report.study import Study
 
 _RISK_GROUPS = ("low risk", "lower middle", "upper middle", "high risk")
@@ -20,25 +22,7 @@ _BAND = 0.9
 def examples(study: Study, important: list[str]) -> Section:
     """Predicted curves of typical patients, or of those that were asked for."""
     section = Section("examples", "Example predictions")
-    real = study.patients is not None
-    if real:
-        chosen = list(study.patients or ())
-        frame, labels = study.X.iloc[[row for _, row in chosen]], [label for label, _ in chosen]
-        section.warn(
-            "These are predictions for real patients, drawn because they were asked for. Handle this file as you "
-            "handle their records."
-        )
-    else:
-        frame, labels = _typical(study)
-        source = "training" if study.X_train is not None else study.kind
-        section.say(
-            f"The {source} patients were sorted by predicted risk and cut into {len(labels)} groups of equal size; "
-            "each curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "
-            "levels of one group."
-            if len(labels) > 1
-            else "The curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "
-            f"levels of the {source} patients."
-        )
+    frame, labels = _chosen(section, study)
     end = float(min(study.curves.times[-1], study.y["time"].max()))
     times = np.linspace(end / _N_TIMES, end, _N_TIMES)
     band = None
@@ -46,33 +30,8 @@ def examples(study: Study, important: list[str]) -> Section:
         with section.trying("The band"):
             band = study.model.predict_band(study.features(frame), times, level=_BAND)
     curves = study.predict(frame, times)
-    survival, until = curves.values, curves.followed_to
-    figure = draw.patient_curves(
-        times,
-        survival,
-        labels,
-        unit=study.unit,
-        step=curves.interpolation == "step",
-        followed_to=curves.followed_to,
-        lower=None if band is None else band.lower,
-        upper=None if band is None else band.upper,
-    )
-    asked = [t for t in study.horizons if t <= end]
-    at = {t: study.predict(frame, [t]).values[:, 0] for t in asked}
-    medians = study.predict(frame).median()
-    words = "; ".join(
-        f"{label} {percent(float(value), 0)}" for label, value in zip(labels, survival[:, -1], strict=True)
-    )
-    section.show(
-        Picture(
-            "examples",
-            figure,
-            f"Predicted survival curves; at the end of follow-up: {words}.",
-            "Predicted survival"
-            + (f" with bands ({_BAND:.0%}) from the spread of the ensemble’s members." if band is not None else "."),
-        )
-    )
-    if not real:
+    section.show(_picture(study, curves, labels, band))
+    if study.patients is None:
         shown = [name for name in important if name in frame.columns][:_FEATURES_SHOWN]
         section.table(
             "Features of the made-up patients"
@@ -80,11 +39,14 @@ def examples(study: Study, important: list[str]) -> Section:
             ["", *labels],
             [[str(name), *(_value(value) for value in frame[name])] for name in shown],
         )
+    at = {t: study.predict(frame, [t]).values[:, 0] for t in study.horizons if t <= end}
+    medians = study.predict(frame).median()
+    until = curves.followed_to
     section.table(
         "Predicted survival",
         ["", *labels],
         [
-            *([f"at {study.when(t)}", *(percent(float(v)) for v in at[t])] for t in asked),
+            *([f"at {study.when(t)}", *(percent(float(v)) for v in values)] for t, values in at.items()),
             ["median survival", *("not reached" if np.isnan(m) else study.when(float(m)) for m in medians)],
             *(
                 [["such patients were followed to", *(study.when(float(t)) for t in until)]]
@@ -101,13 +63,56 @@ def examples(study: Study, important: list[str]) -> Section:
         else "This model gives no bands; an ensemble (CalibratedEnsemble) does."
     )
     section.numbers |= {
-        "real_patients": real,
+        "real_patients": study.patients is not None,
         "labels": labels,
-        "survival_at_horizons": {str(t): [float(v) for v in at[t]] for t in asked},
+        "survival_at_horizons": {str(t): [float(v) for v in values] for t, values in at.items()},
         "median": [None if np.isnan(m) else float(m) for m in medians],
         "followed_to": None if until is None else until.tolist(),
     }
     return section
+
+
+def _chosen(section: Section, study: Study) -> tuple[pd.DataFrame, list[str]]:
+    """Return the patients to predict for and what to call them, and say who they are."""
+    if study.patients is not None:
+        section.warn(
+            "These are predictions for real patients, drawn because they were asked for. Handle this file as you "
+            "handle their records."
+        )
+        return study.X.iloc[[row for _, row in study.patients]], [label for label, _ in study.patients]
+    frame, labels = _typical(study)
+    source = "training" if study.X_train is not None else study.kind
+    section.say(
+        f"The {source} patients were sorted by predicted risk and cut into {len(labels)} groups of equal size; "
+        "each curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "
+        "levels of one group."
+        if len(labels) > 1
+        else "The curve belongs to a made-up patient, who does not exist, with the medians and the most frequent "
+        f"levels of the {source} patients."
+    )
+    return frame, labels
+
+
+def _picture(study: Study, curves: SurvivalCurves, labels: list[str], band: Band | None) -> Picture:
+    figure = draw.patient_curves(
+        curves.times,
+        curves.values,
+        labels,
+        unit=study.unit,
+        step=curves.interpolation == "step",
+        followed_to=curves.followed_to,
+        lower=None if band is None else band.lower,
+        upper=None if band is None else band.upper,
+    )
+    ends = zip(labels, curves.values[:, -1], strict=True)
+    words = "; ".join(f"{label} {percent(float(value), 0)}" for label, value in ends)
+    return Picture(
+        "examples",
+        figure,
+        f"Predicted survival curves; at the end of follow-up: {words}.",
+        "Predicted survival"
+        + (f" with bands ({_BAND:.0%}) from the spread of the ensemble’s members." if band is not None else "."),
+    )
 
 
 def _typical(study: Study) -> tuple[pd.DataFrame, list[str]]:

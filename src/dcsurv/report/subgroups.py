@@ -13,8 +13,8 @@ import pandas as pd
 from dcsurv.figures import evaluation as draw
 from dcsurv.metrics import evaluate
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, short, with_interval
+from dcsurv.report.levels import FEW_VALUES, SMALL_CELL, is_number, pooled_levels, small_cells
 from dcsurv.report.performance import intervals_text
-from dcsurv.report.population import FEW_VALUES, SMALL_CELL, is_number, pooled_levels, small_cells
 from dcsurv.report.study import Study
 
 # Groups by these are asked for first: who the patients are, and where they were treated.
@@ -33,32 +33,13 @@ def subgroups(study: Study) -> Section:
     if not columns:
         section.say("There is no feature with few levels, and none was named: there are no groups to look at.")
         return section
-    rows: list[dict[str, Any]] = []
-    withheld = False
-    for column, labels in columns.items():
-        groups = [(group, (labels == group).to_numpy()) for group in _ordered(labels)]
-        found = [{"column": column, "group": group} | _one(study, inside, t) for group, inside in groups]
-        if small_cells([[study.y["event"][i].sum(), (~study.y["event"][i]).sum()] for _, i in groups]):
-            withheld = True  # of all groups, because the sum is known
-            found = [row | {"events": None} for row in found]
-        rows += found
-    table = pd.DataFrame(rows)
+    table, withheld = _evaluated(study, columns, t)
     chosen = "named by the user" if study.subgroups is not None else "chosen by name (sex, age, site) or few levels"
     section.say(
         f"Groups {chosen}. Differences between groups of this size are often chance: look at whether the intervals "
         "overlap, and at what is known about the groups."
     )
-    header = ["", "patients", "events", "C-td"]
-    if t is not None:
-        header.append(f"observed / expected at {study.when(t)}")
-    printed: list[list[str]] = []
-    indented: set[int] = set()
-    for name, part in table.groupby("column", sort=False):
-        printed.append([str(name)] + [""] * (len(header) - 1))
-        for _, row in part.iterrows():
-            indented.add(len(printed))
-            printed.append(_texts(row, t))
-    section.table("Performance in groups", header, printed, indented=frozenset(indented))
+    _tabulate(section, study, table, t)
     if (table["flag"] != "").any():
         section.note(
             f"Groups with fewer than {_MIN_PATIENTS} patients or {_MIN_EVENTS} events are not evaluated; those with "
@@ -72,6 +53,45 @@ def subgroups(study: Study) -> Section:
     overall = None
     with section.trying("C-td of all patients"):
         overall = float(evaluate(study.y, study.curves, metrics=["C-td"])["value"].iloc[0])
+    section.show(*_pictures(study, table, t, overall))
+    section.convention(
+        "C-td and observed / expected as in the sections above, within each group; the censoring weights of observed / "
+        f"expected are those of the group’s own patients. Numbers with more than {FEW_VALUES} values are "
+        "cut at the thirds of these patients. No adjustment for looking at several groups. " + intervals_text(study)
+    )
+    section.numbers["groups"] = table.astype(object).where(table.notna(), None).to_dict("records")
+    return section
+
+
+def _evaluated(study: Study, columns: dict[str, pd.Series], t: float | None) -> tuple[pd.DataFrame, bool]:
+    """Evaluate every group; also return whether numbers of events are withheld."""
+    rows: list[dict[str, Any]] = []
+    withheld = False
+    for column, labels in columns.items():
+        groups = [(group, (labels == group).to_numpy()) for group in _ordered(labels)]
+        found = [{"column": column, "group": group} | _one(study, inside, t) for group, inside in groups]
+        if small_cells([[study.y["event"][i].sum(), (~study.y["event"][i]).sum()] for _, i in groups]):
+            withheld = True  # of all groups, because the sum is known
+            found = [row | {"events": None} for row in found]
+        rows += found
+    return pd.DataFrame(rows), withheld
+
+
+def _tabulate(section: Section, study: Study, table: pd.DataFrame, t: float | None) -> None:
+    header = ["", "patients", "events", "C-td"]
+    if t is not None:
+        header.append(f"observed / expected at {study.when(t)}")
+    printed: list[list[str]] = []
+    indented: set[int] = set()
+    for name, part in table.groupby("column", sort=False):
+        printed.append([str(name)] + [""] * (len(header) - 1))
+        for _, row in part.iterrows():
+            indented.add(len(printed))
+            printed.append(_texts(row, t))
+    section.table("Performance in groups", header, printed, indented=frozenset(indented))
+
+
+def _pictures(study: Study, table: pd.DataFrame, t: float | None, overall: float | None) -> list[Picture]:
     pictures = []
     drawable = table.rename(columns={"c_td": "value", "c_td_lower": "lower", "c_td_upper": "upper"})
     if drawable["value"].notna().any():
@@ -96,14 +116,7 @@ def subgroups(study: Study) -> Section:
                 "Above 1 the model underestimates the risk of the group.",
             )
         )
-    section.show(*pictures)
-    section.convention(
-        "C-td and observed / expected as in the sections above, within each group; the censoring weights of observed / "
-        f"expected are those of the group’s own patients. Numbers with more than {FEW_VALUES} values are "
-        "cut at the thirds of these patients. No adjustment for looking at several groups. " + intervals_text(study)
-    )
-    section.numbers["groups"] = table.astype(object).where(table.notna(), None).to_dict("records")
-    return section
+    return pictures
 
 
 def _columns(study: Study) -> dict[str, pd.Series]:

@@ -20,6 +20,7 @@ from dcsurv.persistence import write_atomically
 from dcsurv.report import (
     decisions,
     examples,
+    follow_up,
     hazards,
     importance,
     performance,
@@ -203,7 +204,7 @@ def _sections(study: Any, tell: Progress) -> list[Section]:
     out: dict[str, Section] = {}
     steps: list[tuple[str, Callable[[Any], Section | None]]] = [
         ("The patients", population.cohort),
-        ("Censoring and follow-up", population.follow_up),
+        ("Censoring and follow-up", follow_up.follow_up),
         ("Missing values", population.missing),
         ("The model", provenance.model),
         ("Hazard ratios", hazards.hazard_ratios),

@@ -256,7 +256,7 @@ def test_new_patients_that_differ_are_explained(folder: Path, tmp_path: Path) ->
     frame.drop(columns=["age", "stage"]).to_csv(path, index=False)
     output.unlink()
     said = " ".join(run("predict", model, path, "-o", output, code=2).stderr.split())
-    assert "the model needs 'age', 'stage', which the file does not have" in said
+    assert "the model needs 'age', 'stage', which the table does not have" in said
     assert not output.exists()
     late = run("predict", model, folder / "later.csv", "--horizons", "1y,90y", "-o", output)
     assert "90y lies beyond the follow-up" in " ".join(late.stderr.split())

@@ -26,6 +26,7 @@ from dcsurv.cohort import (
     read_cohort,
     read_table,
 )
+from dcsurv.messages import InputError
 
 PLAIN = "age,sex,days,died\n61,f,120,1\n55.5,m,80,0\n,f,300,1\n"
 
@@ -308,10 +309,10 @@ def test_a_later_table_is_read_as_the_first_one() -> None:
     assert [(one.column, one.count, one.examples) for one in odd] == [
         ("age", 1, ("old",)), ("smoker", 1, ("maybe",)), ("grade", 1, ("7.0",)),
     ]  # fmt: skip
-    with pytest.raises(CohortError, match=r"needs 'age', 'smoker', which the file does not have. It has 'grade'"):
+    with pytest.raises(CohortError, match=r"needs 'age', 'smoker', which the table does not have. It has 'grade'"):
         apply_columns(later[["grade"]], columns)
     words = pd.DataFrame({"age": ["6,5"] * 20, "smoker": "yes", "grade": 1})
-    with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are no number.*--decimal"):
+    with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are no number.*decimal=','"):
         apply_columns(words, columns)
 
 
@@ -340,7 +341,7 @@ def test_usual_codings_of_events_are_understood(values: list[Any], events: list[
 
 def test_unusual_codings_are_asked_about() -> None:
     column = pd.Series([0, 1, 2, 2], name="status")
-    with pytest.raises(CohortError, match=r"'2' \(2 rows\).*--event-value"):
+    with pytest.raises(CohortError, match=r"'2' \(2 rows\).*event_values=\['1'\]"):
         guess_coding(column)
     told = guess_coding(column, ["1"])
     assert told.read(column).tolist() == [0, 1, 0, 0]
@@ -360,14 +361,14 @@ def test_dates_become_durations_only_with_a_start(tmp_path: Path) -> None:
     first = pd.Series(pd.Timestamp("2010-01-04") + pd.to_timedelta(np.arange(60) % 28, "D"))
     frame["diagnosis"] = first.dt.strftime("%d/%m/%Y")
     frame["end"] = (first + pd.to_timedelta(frame["days"].round(), "D")).dt.strftime("%d/%m/%Y")
-    with pytest.raises(CohortError, match=r"'end' holds dates, such as '.*--start"):
+    with pytest.raises(CohortError, match=r"'end' holds dates, such as '.*start="):
         cohort(tmp_path, frame.drop(columns="days"), time="end")
     read = cohort(tmp_path, frame.drop(columns="days"), time="end", start="diagnosis")
     np.testing.assert_array_equal(read.time, frame["days"].round())
     weeks = cohort(tmp_path, frame.drop(columns="days"), time="end", start="diagnosis", unit="weeks")
     np.testing.assert_allclose(weeks.time, frame["days"].round() / 7)
     early = pd.DataFrame({"s": ["01/02/2020", "03/04/2020"], "e": ["05/06/2021", "07/08/2021"], "died": [1, 0], "x": 1})
-    with pytest.raises(CohortError, match=r"day or with the month first.*--date-format"):
+    with pytest.raises(CohortError, match=r"day or with the month first.*date_format='%d"):
         cohort(tmp_path, early, time="e", start="s")
     read = cohort(tmp_path, early, time="e", start="s", date_format="%d/%m/%Y")
     assert read.time.tolist() == [490.0, 491.0]
@@ -394,8 +395,9 @@ def test_rows_without_an_outcome_are_left_out_and_counted(tmp_path: Path) -> Non
     ],
 )
 def test_wrong_columns_are_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    with pytest.raises(CohortError, match=f"(?i){words}"):
+    with pytest.raises(InputError, match=f"(?i){words}") as caught:
         cohort(tmp_path, patients(80), **changes)
+    assert caught.value.parameter in changes
 
 
 def test_an_outcome_column_of_which_there_are_two_is_refused(tmp_path: Path) -> None:
@@ -414,8 +416,8 @@ def test_durations() -> None:
     assert parse_duration("30 d", "weeks").time == pytest.approx(30 / 7)
     assert parse_duration("2 weeks", "days").label == "2w"
     assert [h.label for h in parse_horizons("5y, 1y,5y", "months")] == ["1y", "5y"]
-    for text, words in (("1y", "--unit"), ("five", "no duration"), ("-1", "no duration"), ("0", "after time 0")):
-        with pytest.raises(CohortError, match=words):
+    for text, words in (("1y", "unit='days'"), ("five", "no duration"), ("-1", "no duration"), ("0", "after time 0")):
+        with pytest.raises(InputError, match=words):
             parse_duration(text)
 
 
@@ -464,7 +466,8 @@ def test_troubles_are_found(tmp_path: Path) -> None:
     assert {f.columns[0] for f in suspects} >= {"months", "status_text"}
     assert not {f.columns[0] for f in suspects} & {"age", "stage", "sparse"}
     assert found["known-for-one-side"].columns == ("cause",)
-    assert "--drop cause" in found["known-for-one-side"].advice
+    assert found["known-for-one-side"].parameter == "drop"
+    assert "drop=['cause']" in found["known-for-one-side"].remedy
 
 
 def test_too_little_is_said(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.plain import plain
+
 FORMAT = 1
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -69,7 +71,7 @@ def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays
 
     document = {"format": FORMAT, "kind": kind, **header}
     try:
-        text = json.dumps(document, sort_keys=True, default=_plain, allow_nan=False)
+        text = json.dumps(plain(document), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"the model cannot be saved: {error}") from None
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -181,15 +183,6 @@ def _digest(text: str, arrays: Arrays) -> str:
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """Turn NumPy's numbers and arrays into Python's for JSON."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} {value!r} is not plain data")
 
 
 def _umask() -> int:

@@ -14,6 +14,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from dcsurv.plain import level_text
+
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -333,7 +335,7 @@ def _fit_category(name: str, column: pd.Series, *, ordinal: bool) -> _Rule:
     observed = np.unique(codes[codes >= 0])
     if len(observed) == 0:
         raise _no_value(name, len(column))
-    texts = [_text(uniques[code]) for code in observed]
+    texts = [level_text(uniques[code]) for code in observed]
     if not isinstance(column.dtype, pd.CategoricalDtype):
         texts = _sorted_levels(texts)
     levels = tuple(dict.fromkeys(texts))
@@ -354,7 +356,7 @@ def _positions(column: pd.Series, levels: Sequence[str]) -> tuple[Float64Array, 
     """Return each row's position among the levels, NaN if missing or unknown, and the unknown values."""
     codes, uniques = _factorize(column)
     known = {level: float(position) for position, level in enumerate(levels)}
-    texts = [_text(value) for value in uniques]
+    texts = [level_text(value) for value in uniques]
     # One entry more, for missing values, whose code is -1.
     lookup = np.array([*(known.get(text, np.nan) for text in texts), np.nan])
     present = np.unique(codes[codes >= 0])
@@ -372,13 +374,6 @@ def _factorize(column: pd.Series) -> tuple[npt.NDArray[np.int64], list[Hashable]
             f"column {column.name!r} holds values that are neither numbers nor text, such as {column.iloc[0]!r}."
         ) from None
     return np.asarray(codes, dtype=np.int64), list(uniques)
-
-
-def _text(value: Hashable) -> str:
-    """Name a level: 1, 1.0 and "1" are the same one."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _sorted_levels(texts: Sequence[str]) -> list[str]:

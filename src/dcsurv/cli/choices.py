@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dcsurv.cohort.errors import CohortError, listed
+from dcsurv.cohort.errors import CohortError
+from dcsurv.messages import listed
 
 # What `--model` takes, with a word for the help.
 MODELS = {

@@ -11,17 +11,19 @@ import typer
 from dcsurv.cli import options as o
 from dcsurv.cli.app import app
 from dcsurv.cli.shell import FAILED, Shell
-from dcsurv.cli.tables import plural, show_cohort, show_findings
+from dcsurv.cli.tables import show_cohort, show_findings
+from dcsurv.cli.words import option
 from dcsurv.cohort import (
     Cohort,
     Finding,
     Horizon,
     ModelCard,
     check_cohort,
-    inspect_table,
+    make_cohort,
     parse_horizons,
-    read_cohort,
+    read_table,
 )
+from dcsurv.messages import plural, say
 
 
 @app.command()
@@ -105,12 +107,11 @@ def ask_cohort(
     sheet: str | None,
 ) -> Cohort:
     """Read the cohort that the options of a command describe."""
-    reading = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "sheet": sheet}
-    columns = inspect_table(data, **reading).columns
-    return read_cohort(
-        data, time=time, event=event, event_values=event_value or (), start=start, date_format=date_format, unit=unit,
+    table = read_table(data, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
+    columns = table.format.columns
+    return make_cohort(
+        table, time=time, event=event, event_values=event_value or (), start=start, date_format=date_format, unit=unit,
         categorical=o.names(categorical, columns), numeric=o.names(numeric, columns), drop=o.names(drop, columns),
-        **reading,
     )  # fmt: skip
 
 
@@ -120,8 +121,8 @@ def describe(cohort: Cohort, findings: list[Finding]) -> dict[str, Any]:
         "data": cohort.to_dict(),
         "outcome": cohort.outcome.to_dict(),
         "columns": [{**column.to_dict(), "note": column.text} for column in cohort.columns],
-        "notes": cohort.notes,
-        "findings": [finding.to_dict() for finding in findings],
+        "notes": [say(text, option) for text in cohort.notes],
+        "findings": [finding.to_dict(option) for finding in findings],
     }
 
 

@@ -6,6 +6,8 @@ import json
 import shlex
 import shutil
 import time as clock
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +20,7 @@ from dcsurv.cli.choices import build, help_text
 from dcsurv.cli.data import ask_cohort, describe
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cli.tables import show_cohort, show_findings, show_metrics
+from dcsurv.cli.words import option
 from dcsurv.cohort import (
     Cohort,
     CohortError,
@@ -29,6 +32,7 @@ from dcsurv.cohort import (
     parse_horizons,
     require_features,
 )
+from dcsurv.messages import say
 
 
 class EvaluateBy(StrEnum):
@@ -172,7 +176,7 @@ def refuse(findings: list[Any]) -> None:
     """End with the first thing that makes a fit impossible."""
     bad = [finding for finding in findings if finding.severity == "error"]
     if bad:
-        raise CohortError(" ".join(f"{finding.message} {finding.advice}" for finding in bad))
+        raise CohortError(" ".join(f"{say(f.message, option)} {say(f.remedy, option)}" for f in bad))
 
 
 def train(
@@ -194,7 +198,8 @@ def train(
     evaluation, kept = None, None
     trained_on = f"fitted to all {len(cohort):,} patients"
     if evaluate is EvaluateBy.HOLDOUT:
-        held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=bootstrap, progress=step)
+        with _offering_none():
+            held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=bootstrap, progress=step)
         evaluation = held.evaluation
         if report is not None:
             step(f"writing {report}")
@@ -205,11 +210,24 @@ def train(
                 f"fitted to {len(held.train):,} of {len(cohort):,} patients, the others held out",
             )
     elif evaluate is EvaluateBy.CV:
-        evaluation = cross_validate(estimator, cohort, horizons, folds=folds, seed=seed, progress=step)
+        with _offering_none():
+            evaluation = cross_validate(estimator, cohort, horizons, folds=folds, seed=seed, progress=step)
     if kept is None:
         step(f"fitting to all {len(cohort):,} patients")
         kept = fit(estimator, cohort)
     return kept, give_card(kept, cohort, horizons, trained_on, evaluation)
+
+
+@contextmanager
+def _offering_none() -> Iterator[None]:
+    """Say, where there are too few events to evaluate, how to go without."""
+    from dcsurv.cohort.evaluation import TooFewEvents
+
+    try:
+        yield
+    except TooFewEvents as error:
+        remedy = "Fit without an evaluation, with --evaluate none, or bring more patients."
+        raise CohortError(error.message, remedy=remedy) from None
 
 
 def give_card(

@@ -12,9 +12,12 @@ from dcsurv.cli import options as o
 from dcsurv.cli.app import app
 from dcsurv.cli.data import horizons_for
 from dcsurv.cli.fitting import show_evaluation, write_page
-from dcsurv.cli.shell import Shell, finite, note
-from dcsurv.cli.tables import add, plain_table, plural, show_metrics, show_table
+from dcsurv.cli.shell import Shell, note
+from dcsurv.cli.tables import add, plain_table, show_metrics, show_table
+from dcsurv.cli.words import option
 from dcsurv.cohort import Cohort, CohortError, ModelCard, describe_time, read_cohort_for
+from dcsurv.messages import plural
+from dcsurv.plain import plain
 
 _SHOWN = 12
 
@@ -59,7 +62,7 @@ def evaluate(
             "patients is in `dcsurv info`, or in an evaluation on other patients."
         )
     chosen = horizons_for(card, horizons)
-    table, notes = evaluate_curves(
+    measured = evaluate_curves(
         cohort.y,
         fitted.predict_survival_function(cohort.features),
         None,
@@ -67,8 +70,11 @@ def evaluate(
         follow_up=study_follow_up(cohort.features, cohort.y),
         n_bootstrap=bootstrap,
         seed=seed,
+        unit=card.unit,
     )
-    found = Evaluation(f"all patients of {data.name}", len(cohort), cohort.events, table, None, tuple(notes)).to_dict()
+    notes = (*measured.unmeasured, *measured.notes)
+    how = f"all patients of {data.name}"
+    found = Evaluation(how, len(cohort), cohort.events, measured.table, None, notes).to_dict()
     title = f"{type(fitted).__name__} on {len(cohort):,} patients ({cohort.events:,} events) of {data.name}"
     show_metrics(shell, title, {"value (95 % interval)" if bootstrap else "value": found["metrics"]}, chosen, card.unit)
     for text in notes:
@@ -127,7 +133,7 @@ def recalibrate(
         "observed_expected_before": done.ratio_before.tolist(),
         "observed_expected_after": done.ratio_after.tolist(),
     }
-    card.recalibrations = [*card.recalibrations, finite(entry)]
+    card.recalibrations = [*card.recalibrations, plain(entry, finite=True)]
     card.attach(done.model)
     done.model.save(output)
     table = plain_table(
@@ -243,7 +249,8 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
         shell.say(f"  data       {card.data['file']}, SHA-256 {str(card.data['sha256'])[:16]}…")
     if card.outcome is not None:
         shell.say(
-            f"  outcome    time {card.outcome.time!r}, event {card.outcome.event!r}: {card.outcome.coding.describe()}"
+            f"  outcome    time {card.outcome.time!r}, event {card.outcome.event!r}: "
+            f"{card.outcome.coding.describe().say(option)}"
         )
     shell.say(
         f"  unit       {card.unit or 'not given'}; predicts up to "
@@ -293,7 +300,7 @@ def _patients(shell: Shell, data: Path, fitted: Any, *, event_value: list[str] |
         note(text)
     if cohort.incomplete:
         note(f"{cohort.incomplete:,} rows without a time or an event are left out.")
-    coding = cohort.outcome.coding.describe()
+    coding = cohort.outcome.coding.describe().say(option)
     shell.say(f"{cohort.name}: {plural(len(cohort), 'patient')}; event {cohort.outcome.event!r}: {coding}")
     return cohort
 

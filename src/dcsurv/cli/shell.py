@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 import traceback
@@ -18,6 +17,10 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from typer.core import TyperGroup
+
+from dcsurv.cli.words import option
+from dcsurv.messages import InputError, say
+from dcsurv.plain import plain
 
 # Results go to standard output, everything else to standard error.
 out, err = Console(), Console(stderr=True)
@@ -66,6 +69,8 @@ def explain(error: Exception) -> tuple[str, int]:
         return text, WRONG_USE if isinstance(error, FileNotFoundError) else FAILED
     if isinstance(error, MemoryError):
         return "there is not enough memory. Close other programs, or use fewer rows or columns.", FAILED
+    if isinstance(error, InputError):
+        return error.say(option), WRONG_USE
     if isinstance(error, ValueError):
         return text, WRONG_USE
     if isinstance(error, FloatingPointError):
@@ -87,7 +92,9 @@ def problem(what: str, text: str) -> None:
 
 def note(text: str) -> None:
     """Print something good to know."""
-    err.print(f"Note: {text}", style="yellow", markup=False, highlight=False, soft_wrap=not err.is_terminal)
+    err.print(
+        f"Note: {say(text, option)}", style="yellow", markup=False, highlight=False, soft_wrap=not err.is_terminal
+    )
 
 
 @contextmanager
@@ -155,7 +162,7 @@ class Shell:
     def result(self, document: dict[str, Any]) -> None:
         """Print a result for machines."""
         if self.as_json:
-            sys.stdout.write(json.dumps(finite(document), ensure_ascii=False, indent=2) + "\n")
+            sys.stdout.write(json.dumps(plain(document, finite=True), ensure_ascii=False, indent=2) + "\n")
             sys.stdout.flush()
 
     @contextmanager
@@ -185,16 +192,3 @@ class Shell:
         with Bar(*columns, console=err, transient=True) as bar:
             task = bar.add_task(text, total=None)
             yield lambda rows: bar.update(task, completed=rows)
-
-
-def finite(value: Any) -> Any:
-    """Return plain data for JSON, in which what is not finite is null."""
-    if isinstance(value, dict):
-        return {str(key): finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

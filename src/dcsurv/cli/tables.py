@@ -11,7 +11,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from dcsurv.cli.shell import Shell
+from dcsurv.cli.words import option
 from dcsurv.cohort import Cohort, Finding, Horizon, describe_time
+from dcsurv.messages import plural, say
 
 _SHOWN_COLUMNS = 30
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
@@ -32,11 +34,6 @@ def show_table(shell: Shell, title: str, table: Grid) -> None:
     shell.show(table)
 
 
-def plural(count: int, word: str) -> str:
-    """Return a number with its word: 1 patient, 2 patients."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
 def add(table: Grid, *cells: str) -> None:
     """Add a row; brackets in a cell are no markup."""
     table.add_row(*(Text(cell) for cell in cells))
@@ -50,11 +47,12 @@ def show_cohort(shell: Shell, cohort: Cohort) -> None:
     shell.say(
         f"  time   {cohort.outcome.time!r}{start}{unit}, up to {describe_time(float(cohort.time.max()), cohort.unit)}"
     )
-    shell.say(f"  event  {cohort.outcome.event!r}: {cohort.outcome.coding.describe()}")
+    shell.say(f"  event  {cohort.outcome.event!r}: {cohort.outcome.coding.describe().say(option)}")
     if cohort.incomplete:
-        shell.say(f"  {cohort.incomplete:,} rows without a time or an event are left out")
+        left_out = plural(cohort.incomplete, "row", "rows")
+        shell.say(f"  {left_out} without a time or an event {'is' if cohort.incomplete == 1 else 'are'} left out")
     for text in cohort.notes:
-        shell.say(f"  {text}")
+        shell.say(f"  {say(text, option)}")
     table = plain_table("column", "taken as", "missing", "note", right=(2,))
     ordered = sorted(cohort.columns, key=lambda column: column.kind == "left out")
     many = len(ordered) > _SHOWN_COLUMNS
@@ -77,9 +75,10 @@ def show_findings(shell: Shell, findings: Sequence[Finding]) -> None:
     """Show what a check found, worst first."""
     grid = Grid.grid(padding=(0, 2))
     for finding in findings:
-        text = Text(finding.message[:1].upper() + finding.message[1:])
-        if finding.advice:
-            text.append(f" {finding.advice}", style="dim")
+        said = say(finding.message, option)
+        text = Text(said[:1].upper() + said[1:])
+        if finding.remedy:
+            text.append(f" {say(finding.remedy, option)}", style="dim")
         grid.add_row(Text(finding.severity, style=_COLOURS[finding.severity]), text)
     shell.show(grid)
 

@@ -2,15 +2,16 @@
 
 from dcsurv.cohort.card import ModelCard, read_cohort_for
 from dcsurv.cohort.checks import check_cohort
-from dcsurv.cohort.cohort import Cohort, last_usable_time, make_cohort, read_cohort, require_features
+from dcsurv.cohort.cohort import Cohort, make_cohort, read_cohort, require_features
 from dcsurv.cohort.columns import Column, apply_columns, guess_columns
-from dcsurv.cohort.durations import Horizon, choose_horizons, describe_time, parse_duration, parse_horizons
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.formats import TableFormat
+from dcsurv.cohort.horizons import UnusableHorizon, choose_horizons, last_usable_time, usable_horizons
 from dcsurv.cohort.outcome import EventCoding, OutcomeColumns, find_outcome, guess_coding
 from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import Table, inspect_table, read_chunks, read_table
+from dcsurv.durations import Horizon, describe_time, parse_duration, parse_horizons
 
 __all__ = [
     "Cohort",
@@ -24,6 +25,7 @@ __all__ = [
     "Predictor",
     "Table",
     "TableFormat",
+    "UnusableHorizon",
     "apply_columns",
     "check_cohort",
     "choose_horizons",
@@ -41,5 +43,6 @@ __all__ = [
     "read_cohort_for",
     "read_table",
     "require_features",
+    "usable_horizons",
     "write_predictions",
 ]

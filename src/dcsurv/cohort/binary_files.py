@@ -4,72 +4,91 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dcsurv.cohort.errors import CohortError, listed
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import MISSING, TableFormat, clean_names
+from dcsurv.messages import Message, listed
 
 
-def inspect_parquet(path: Path) -> TableFormat:
+def inspect_parquet(file: TableFile) -> TableFormat:
+    import pyarrow as pa
+
+    try:
+        names = parquet_file(file).schema_arrow.names
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CohortError(f"{file.path.name} cannot be read as Parquet ({error}).", remedy="Write it again.") from None
+    columns, repeated, notes = clean_names(names)
+    return TableFormat(file, "parquet", columns, repeated, notes)
+
+
+def parquet_file(file: TableFile) -> Any:
+    """Open a Parquet file; what is not in memory is read piece by piece."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        names = pq.ParquetFile(path).schema_arrow.names
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CohortError(f"{path.name} cannot be read as Parquet ({error}). Write it again.") from None
-    columns, repeated, notes = clean_names(names)
-    return TableFormat(path, "parquet", columns, repeated, notes)
+    return pq.ParquetFile(file.path if file.content is None else pa.BufferReader(file.content))
 
 
 def parquet_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     positions = [form.columns.index(name) for name in wanted]
     try:
-        for batch in pq.ParquetFile(form.path).iter_batches(batch_size=size):
+        for batch in parquet_file(form.file).iter_batches(batch_size=size):
             kept = pa.table([batch.column(k) for k in positions], names=wanted)
             # As objects, because whole numbers beside a gap would become floats, and long identifiers others.
-            yield _tidy_objects(kept.to_pandas(ignore_metadata=True, integer_object_nulls=True))
+            yield tidy_objects(kept.to_pandas(ignore_metadata=True, integer_object_nulls=True))
     except (pa.ArrowException, OSError) as error:
-        raise CohortError(f"{form.path.name} is damaged ({error}). Write it again.") from None
+        raise CohortError(f"{form.path.name} is damaged ({error}).", remedy="Write it again.") from None
 
 
-def inspect_excel(path: Path, sheet: str | None) -> TableFormat:
-    workbook = _workbook(path)
+def inspect_excel(file: TableFile, sheet: str | None) -> TableFormat:
+    if file.content is None:
+        file = TableFile.read(file.path)  # openpyxl needs all of it anyway
+    workbook, path = _workbook(file), file.path
     names = workbook.sheetnames
     if sheet is not None and sheet not in names:
-        raise CohortError(f"--sheet is {sheet!r}, but {path.name} has {listed(names)}.")
-    notes = []
+        raise CohortError(f"there is no sheet {sheet!r} in {path.name}; it has {listed(names)}.", parameter="sheet")
+    notes: list[str] = []
     if sheet is None and len(names) > 1:
-        notes.append(f"The workbook has {len(names)} sheets; {names[0]!r} was read. Choose another with --sheet.")
+        notes.append(
+            Message(
+                "The workbook has {count} sheets; {first!r} was read. Choose another with {sheet}.",
+                count=len(names),
+                first=names[0],
+            )
+        )
     chosen = sheet or names[0]
     first = next((row for row in _excel_rows(workbook, chosen) if any(cell is not None for cell in row)), None)
     workbook.close()
     if first is None:
-        raise CohortError(f"the sheet {chosen!r} of {path.name} is empty. Choose another with --sheet.")
+        raise CohortError(
+            f"the sheet {chosen!r} of {path.name} is empty.",
+            parameter="sheet",
+            remedy=Message("Choose another with {sheet}."),
+        )
     while first and first[-1] is None:
         first = first[:-1]
     columns, repeated, renamed = clean_names(["" if cell is None else str(cell) for cell in first])
-    return TableFormat(path, "excel", columns, repeated, (*notes, *renamed), sheet=chosen)
+    return TableFormat(file, "excel", columns, repeated, (*notes, *renamed), sheet=chosen)
 
 
-def _workbook(path: Path) -> Any:
+def _workbook(file: TableFile) -> Any:
     from zipfile import BadZipFile
 
     import openpyxl
     from openpyxl.utils.exceptions import InvalidFileException
 
     try:
-        # Opened as a stream, because openpyxl goes by the file's name otherwise.
-        return openpyxl.load_workbook(io.BytesIO(path.read_bytes()), read_only=True, data_only=True)
+        # As a stream, because openpyxl goes by the end of a name otherwise.
+        return openpyxl.load_workbook(io.BytesIO(file.content or b""), read_only=True, data_only=True)
     except (BadZipFile, InvalidFileException, KeyError, OSError, ValueError) as error:
         raise CohortError(
-            f"{path.name} cannot be read as an Excel workbook ({error}). Save it again as .xlsx."
+            f"{file.path.name} cannot be read as an Excel workbook ({error}).", remedy="Save it again as .xlsx."
         ) from None
 
 
@@ -80,7 +99,7 @@ def _excel_rows(workbook: Any, sheet: str) -> Iterator[tuple[Any, ...]]:
 
 
 def excel_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
-    workbook = _workbook(form.path)
+    workbook = _workbook(form.file)
     positions = [form.columns.index(name) for name in wanted]
     rows: list[list[Any]] = []
     header_seen = False
@@ -92,13 +111,13 @@ def excel_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd
             continue
         rows.append([cells[k] if k < len(cells) else None for k in positions])
         if len(rows) == size:
-            yield _tidy_objects(pd.DataFrame(rows, columns=wanted, dtype=object))
+            yield tidy_objects(pd.DataFrame(rows, columns=wanted, dtype=object))
             rows = []
     workbook.close()
-    yield _tidy_objects(pd.DataFrame(rows, columns=wanted, dtype=object))
+    yield tidy_objects(pd.DataFrame(rows, columns=wanted, dtype=object))
 
 
-def _tidy_objects(chunk: pd.DataFrame) -> pd.DataFrame:
+def tidy_objects(chunk: pd.DataFrame) -> pd.DataFrame:
     """Trim text, and take the same cells for missing as in a text file; other types stay what they are."""
     for name in chunk.columns:
         column = chunk[name]

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dcsurv.cohort.cohort import Cohort, cohort_from, file_digest
+from dcsurv.cohort.cohort import Cohort, cohort_from
 from dcsurv.cohort.columns import Column, Odd
-from dcsurv.cohort.durations import Horizon, choose_horizons
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.formats import clean_name
+from dcsurv.cohort.horizons import choose_horizons
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import read_table
+from dcsurv.durations import Horizon
+from dcsurv.messages import Message
 from dcsurv.persistence import ModelFileError
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class ModelCard:
             if saved["version"] > _VERSION:
                 raise ModelFileError("the model's card was written by a newer version of dcsurv. Update dcsurv.")
             return cls(
-                columns=[Column(**column) for column in saved["columns"]],
+                columns=[Column.from_dict(column) for column in saved["columns"]],
                 horizons=[Horizon(**horizon) for horizon in saved["horizons"]],
                 outcome=None if saved["outcome"] is None else OutcomeColumns.from_dict(saved["outcome"]),
                 **{
@@ -126,7 +128,11 @@ def read_cohort_for(
     table = read_table(path, **options)
     saved = card.outcome
     if saved is None and (time is None or event is None):
-        raise CohortError("the model does not say which columns hold the outcome. Name them with --time and --event.")
+        raise CohortError(
+            "the model does not say which columns hold the outcome.",
+            parameter="time",
+            remedy=Message("Name them with {time} and {event}."),
+        )
     if saved is not None and not event_values and (event is None or clean_name(event) == saved.event):
         outcome = replace(saved, time=clean_name(time or saved.time), start=clean_name(start) if start else saved.start)
     else:
@@ -135,7 +141,7 @@ def read_cohort_for(
             start=start or (saved.start if saved else None), event_values=event_values, unit=card.unit,
             date_format=saved.date_format if saved else None,
         )  # fmt: skip
-    return cohort_from(table, outcome, card.columns, levels_of(model), file_digest(Path(path)))
+    return cohort_from(table, outcome, card.columns, levels_of(model))
 
 
 def levels_of(model: SurvivalEstimator) -> dict[str, list[str]]:
@@ -155,8 +161,8 @@ def _columns(model: SurvivalEstimator) -> list[Column]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise CohortError(
-            "the model was fitted without column names, so the columns of a file cannot be matched to it. Fit it with "
-            "a DataFrame, or with `dcsurv fit`."
+            "the model was fitted without column names, so the columns of a file cannot be matched to it.",
+            remedy="Fit it with a DataFrame.",
         )
     categories = levels_of(model)
     return [Column(str(name), "category" if name in categories else "number") for name in names]

@@ -3,38 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dcsurv.cohort.cohort import Cohort, last_usable_time
-from dcsurv.cohort.durations import Horizon, describe_time
-from dcsurv.cohort.errors import listed
+from dcsurv.cohort.cohort import Cohort
+from dcsurv.cohort.columns import ColumnReason
 from dcsurv.cohort.findings import Finding
+from dcsurv.cohort.horizons import last_usable_time, least_at_risk
 from dcsurv.cohort.leakage import leaks, one_sided
+from dcsurv.durations import Horizon, describe_time
 from dcsurv.grid import TimeGrid
+from dcsurv.messages import Message, ModelChoice, Parameter, Setting, listed, plural
 from dcsurv.target import make_outcome
 
 _EVENTS_PER_FEATURE, _EVENTS_PER_BUCKET, _FEW_EVENTS = 10, 5, 50
 _MUCH_MISSING = 0.4
-# A word in the note of a column that was left out, what it means for several, and what to do.
-_LEFT_OUT = {
-    "constant-columns": ("is always", "never change", ""),
-    "empty-columns": ("has ", "are (nearly) empty", ""),
-    "id-columns": ("looks like", "look like identifiers or free text", "Keep one with --categorical or --numeric."),
-    "date-columns": ("dates", "hold dates", "Turn them into numbers, such as an age or days since diagnosis."),
-}
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
+class _LeftOut(NamedTuple):
+    """What is said about columns that were left out for one of some reasons."""
+
+    code: str
+    reasons: set[ColumnReason]
+    text: str
+    remedy: str = ""
+    parameter: str | None = None
+
+
+_LEFT_OUT = (
+    _LeftOut("constant-columns", {"constant", "constant or empty"}, "never change"),
+    _LeftOut("empty-columns", {"no value", "few values"}, "are (nearly) empty"),
+    _LeftOut(
+        "id-columns",
+        {"identifier", "row number", "free text"},
+        "look like identifiers or free text",
+        Message("Keep one with {categorical} or {numeric}."),
+        "categorical",
+    ),
+    _LeftOut(
+        "date-columns", {"dates"}, "hold dates", "Turn them into numbers, such as an age or days since diagnosis."
+    ),
+)
+
+
 def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Finding]:
-    """Look for what would spoil a model or its evaluation; the worst findings come first.
+    """Look for what would spoil a model or its evaluation.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The patients.
+    horizons : sequence of Horizon, default ()
+        Times of interest, to be compared with the follow-up.
+
+    Returns
+    -------
+    list of Finding
+        The worst first.
 
     Examples
     --------
-    >>> findings = check_cohort(read_cohort("patients.csv", time="days", event="died"))  # doctest: +SKIP
+    >>> from dcsurv.cohort import Cohort, check_cohort
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> table = X.assign(days=y["time"], died=y["event"], weeks=y["time"] / 7)
+    >>> worst = check_cohort(Cohort.from_frame(table, time="days", event="died", unit="days"))[0]
+    >>> worst.severity, worst.code, worst.columns, worst.parameter
+    ('warning', 'leakage', ('weeks',), 'drop')
+    >>> print(worst.remedy)
+    If it was not known at time 0 (a date of death, a follow-up, another form of the outcome), use drop=['weeks'].
     """
     checks: tuple[Callable[[Cohort], Iterator[Finding]], ...] = (
-        _times, _events, _rows, _missing, _columns, leaks, one_sided,
+        _times, _events, _intervals, _rows, _missing, _columns, leaks, one_sided,
     )  # fmt: skip
     found = [finding for check in checks for finding in check(cohort)]
     found += _follow_up(cohort, horizons)
@@ -48,68 +90,110 @@ def _times(cohort: Cohort) -> Iterator[Finding]:
     if negative:
         rows = np.flatnonzero(cohort.time < 0)
         yield Finding(
-            "error", "negative-times",
-            f"{negative} times in {name!r} are negative (the lowest is {cohort.time.min():g}, the first in patient "
-            f"{rows[0] + 1} of those with an outcome).",
-            "Correct or remove these rows; often a start and an end date were exchanged.", (name,), {"rows": negative},
-        )  # fmt: skip
+            "error",
+            "negative-times",
+            f"{plural(negative, 'time in', 'times in')} {name!r} {_is(negative)} negative (the lowest is "
+            f"{cohort.time.min():g}, the first in patient {rows[0] + 1} of those with an outcome).",
+            "Correct or remove these rows; often a start and an end date were exchanged.",
+            "time",
+            (name,),
+            {"rows": negative},
+        )
     if zero:
         yield Finding(
-            "warning", "time-zero", f"{zero} patients have time 0, {int((cohort.event & (cohort.time == 0)).sum())} "
-            "of them with the event.",
-            "They tell a model next to nothing; check whether they belong to the cohort.", (name,), {"rows": zero},
-        )  # fmt: skip
+            "warning",
+            "time-zero",
+            f"{plural(zero, 'patient has', 'patients have')} time 0, "
+            f"{int((cohort.event & (cohort.time == 0)).sum()):,} of them with the event.",
+            "They tell a model next to nothing; check whether they belong to the cohort.",
+            None,
+            (name,),
+            {"rows": zero},
+        )
     if cohort.incomplete:
         yield Finding(
-            "warning", "outcome-missing", f"{cohort.incomplete} rows have no time or no event and are left out.",
-            "If they are missing for a reason, results apply to the others only.", numbers={"rows": cohort.incomplete},
-        )  # fmt: skip
+            "warning",
+            "outcome-missing",
+            f"{plural(cohort.incomplete, 'row has', 'rows have')} no time or no event and {_is(cohort.incomplete)} "
+            "left out.",
+            "If outcomes are missing for a reason, results apply to the other patients only.",
+            numbers={"rows": cohort.incomplete},
+        )
 
 
 def _events(cohort: Cohort) -> Iterator[Finding]:
     n, events = len(cohort), cohort.events
     name = cohort.outcome.event
     if n < 2:
-        yield Finding("error", "too-few-patients", f"there is {n} patient; a model needs many.", "Add patients.")
+        yield Finding(
+            "error", "too-few-patients", f"there is {plural(n, 'patient')}; a model needs many.", "Add patients."
+        )
     if events == 0:
         yield Finding(
-            "error", "no-events", f"no patient has the event: {cohort.outcome.coding.describe()} in {name!r}.",
-            "If it is coded otherwise, say so with --event-value.", (name,),
-        )  # fmt: skip
+            "error",
+            "no-events",
+            Message(
+                "no patient has the event: {coding} in {name!r}.", coding=cohort.outcome.coding.describe(), name=name
+            ),
+            Message("If it is coded otherwise, say so with {event_values}."),
+            "event_values",
+            (name,),
+        )
         return
     if events == n and n > 1:
         yield Finding(
-            "note", "no-censoring", "every patient has the event; none is censored.",
-            "Right for complete follow-up; otherwise check --event-value.", (name,),
-        )  # fmt: skip
+            "note",
+            "no-censoring",
+            "every patient has the event; none is censored.",
+            Message("Right for complete follow-up; otherwise check {event_values}."),
+            "event_values",
+            (name,),
+        )
     if events < _FEW_EVENTS:
         yield Finding(
-            "warning", "few-events", f"there are {events} events. Networks need some hundred to learn from, and every "
+            "warning",
+            "few-events",
+            f"there {_is(events)} {plural(events, 'event')}. Networks need some hundred to learn from, and every "
             "interval will be wide.",
-            "Prefer --model coxph and few columns.", numbers={"events": events},
-        )  # fmt: skip
+            Message("Prefer {model} and few columns.", model=ModelChoice("CoxPH")),
+            numbers={"events": events},
+        )
     n_features = cohort.features.shape[1]
     if n_features and events / n_features < _EVENTS_PER_FEATURE:
         yield Finding(
-            "warning", "events-per-feature", f"there are {events / n_features:.1f} events per column ({events} "
-            f"events, {n_features} columns); 10 or more are advisable.",
-            "Leave out columns that are not needed, with --drop.", numbers={"events_per_feature": events / n_features},
-        )  # fmt: skip
-    if (cohort.time > 0).any() and n > 1 and events >= _FEW_EVENTS:
-        from dcsurv.models import DCS
+            "warning",
+            "events-per-feature",
+            f"there are {events / n_features:.1f} events per column ({plural(events, 'event')}, "
+            f"{plural(n_features, 'column')}); 10 or more are advisable.",
+            Message("Leave out columns that are not needed, with {drop}."),
+            "drop",
+            numbers={"events_per_feature": events / n_features},
+        )
 
-        default = DCS()
-        grid = TimeGrid.make(make_outcome(np.maximum(cohort.time, 0), cohort.event), default.spacing, default.n_nodes)
-        buckets = np.bincount(np.minimum(grid.bucket(cohort.time[cohort.event]), grid.size - 1), minlength=grid.size)
-        thin = int((buckets < _EVENTS_PER_BUCKET).sum())
-        if thin > grid.size / 2:
-            yield Finding(
-                "warning", "events-per-bucket",
-                f"{thin} of the {grid.size} time intervals of the default network have fewer than {_EVENTS_PER_BUCKET} "
-                "events.",
-                "Use fewer of them, such as --set n_nodes=15, or --model coxph.",
-                numbers={"intervals": grid.size, "thin": thin},
-            )  # fmt: skip
+
+def _intervals(cohort: Cohort) -> Iterator[Finding]:
+    """Count the events in the intervals of the default network."""
+    if cohort.events < _FEW_EVENTS or not (cohort.time > 0).any():
+        return
+    from dcsurv.models import DCS
+
+    default = DCS()
+    grid = TimeGrid.make(make_outcome(np.maximum(cohort.time, 0), cohort.event), default.spacing, default.n_nodes)
+    buckets = np.bincount(np.minimum(grid.bucket(cohort.time[cohort.event]), grid.size - 1), minlength=grid.size)
+    thin = int((buckets < _EVENTS_PER_BUCKET).sum())
+    if thin > grid.size / 2:
+        yield Finding(
+            "warning",
+            "events-per-bucket",
+            f"{thin} of the {grid.size} time intervals of the default network have fewer than {_EVENTS_PER_BUCKET} "
+            "events.",
+            Message(
+                "Use fewer of them, such as {fewer}, or {model}.",
+                fewer=Setting("n_nodes", 15),
+                model=ModelChoice("CoxPH"),
+            ),
+            numbers={"intervals": grid.size, "thin": thin},
+        )
 
 
 def _rows(cohort: Cohort) -> Iterator[Finding]:
@@ -119,21 +203,25 @@ def _rows(cohort: Cohort) -> Iterator[Finding]:
     copies = int(whole.duplicated().sum())
     if copies:
         yield Finding(
-            "warning", "duplicate-rows", f"{copies} rows repeat another one in every column that is used, outcome "
+            "warning",
+            "duplicate-rows",
+            f"{plural(copies, 'row repeats', 'rows repeat')} another one in every column that is used, outcome "
             "included.",
             "Patients entered twice end up in the training and in the test part, and flatter the results: remove "
             "copies.",
             numbers={"rows": copies},
-        )  # fmt: skip
-    ids = [c.name for c in cohort.columns if c.kind == "left out" and "identifier" in c.note]
-    if not ids and copies == 0:
-        features = int(cohort.features.duplicated().sum())
-        if cohort.features.shape[1] >= 3 and features > 0.2 * len(cohort):
-            yield Finding(
-                "note", "same-features", f"{features} patients share all their features with another one.",
-                "Right if columns are few and coarse; several rows of one patient (visits) are not supported.",
-                numbers={"rows": features},
-            )  # fmt: skip
+        )
+    if copies or any(column.reason == "identifier" for column in cohort.columns):
+        return
+    same = int(cohort.features.duplicated().sum())
+    if cohort.features.shape[1] >= 3 and same > 0.2 * len(cohort):
+        yield Finding(
+            "note",
+            "same-features",
+            f"{plural(same, 'patient shares', 'patients share')} all features with another one.",
+            "Right if columns are few and coarse; several rows of one patient (visits) are not supported.",
+            numbers={"rows": same},
+        )
 
 
 def _missing(cohort: Cohort) -> Iterator[Finding]:
@@ -142,31 +230,48 @@ def _missing(cohort: Cohort) -> Iterator[Finding]:
     if much:
         shown = listed([f"{c.name} ({c.missing:.0%})" for c in sorted(much, key=lambda c: -c.missing)])
         yield Finding(
-            "warning", "missing-values", f"much is missing in {shown}.",
-            "Missing numbers become the median, missing categories the most frequent one; leave such columns out with "
-            "--drop if that makes no sense.", tuple(c.name for c in much),
-        )  # fmt: skip
+            "warning",
+            "missing-values",
+            f"much is missing in {shown}.",
+            Message(
+                "Missing numbers become the median, missing categories the most frequent one; leave such columns out "
+                "with {drop} if that makes no sense."
+            ),
+            "drop",
+            tuple(c.name for c in much),
+        )
     elif some := [c for c in used if c.missing > 0]:
         yield Finding(
-            "note", "some-missing", f"values are missing in {len(some)} of {len(used)} columns, at most "
+            "note",
+            "some-missing",
+            f"values are missing in {len(some)} of {plural(len(used), 'column')}, at most "
             f"{max(c.missing for c in some):.0%}.",
-            "They are filled with the median or the most frequent category.", tuple(c.name for c in some),
-        )  # fmt: skip
+            "They are filled with the median or the most frequent category.",
+            None,
+            tuple(c.name for c in some),
+        )
 
 
 def _columns(cohort: Cohort) -> Iterator[Finding]:
     left_out = [c for c in cohort.columns if c.kind == "left out" and not c.chosen]
-    for code, (word, text, advice) in _LEFT_OUT.items():
-        names = tuple(c.name for c in left_out if word in c.note)
+    for code, reasons, text, remedy, parameter in _LEFT_OUT:
+        names = tuple(c.name for c in left_out if c.reason in reasons)
         if names:
-            yield Finding("note", code, f"left out, because they {text}: {listed(names)}.", advice, names)
-    mixed = tuple(c.name for c in cohort.columns if c.kind == "number" and c.note)
+            yield Finding("note", code, f"left out, because they {text}: {listed(names)}.", remedy, parameter, names)
+    mixed = [c for c in cohort.columns if c.reason == "mixed"]
     if mixed:
-        shown = listed([f"{c.name} ({c.text})" for c in cohort.columns if c.name in mixed], 4)
+        shown = listed([f"{c.name} ({c.text})" for c in mixed], 4)
         yield Finding(
-            "warning", "mixed-columns", f"some columns hold numbers and words: {shown}.",
-            "Correct the words, or take the column as groups with --categorical.", mixed,
-        )  # fmt: skip
+            "warning",
+            "mixed-columns",
+            f"some columns hold numbers and words: {shown}.",
+            Message(
+                "Correct the words, or take the column as groups with {categorical}.",
+                categorical=Parameter("categorical", [mixed[0].name]),
+            ),
+            "categorical",
+            tuple(c.name for c in mixed),
+        )
 
 
 def _follow_up(cohort: Cohort, horizons: Sequence[Horizon]) -> list[Finding]:
@@ -174,22 +279,30 @@ def _follow_up(cohort: Cohort, horizons: Sequence[Horizon]) -> list[Finding]:
         return []
     last = last_usable_time(cohort.time, cohort.event)
     text = describe_time(last, cohort.unit)
+    least = least_at_risk(len(cohort))
     found = [
         Finding(
-            "note", "last-usable-horizon", f"the last usable horizon is {text}: until then at least "
-            f"{min(10, max(1, len(cohort) // 2))} patients are under observation.",
-            "Predictions beyond rest on very few patients.", numbers={"time": last},
+            "note",
+            "last-usable-horizon",
+            f"the last usable horizon is {text}: until then at least {plural(least, 'patient')} {_is(least)} under "
+            "observation.",
+            "Predictions beyond rest on very few patients.",
+            "horizons",
+            numbers={"time": last},
         )
-    ]  # fmt: skip
-    for horizon in horizons:
-        if horizon.time > last:
-            found.append(
-                Finding(
-                    "warning", "horizon-too-late", f"the horizon {horizon.label} lies beyond the last usable one, "
-                    f"{text}.",
-                    "Choose an earlier one with --horizons.", numbers={"horizon": horizon.time, "last": last},
-                )
-            )  # fmt: skip
+    ]
+    found += [
+        Finding(
+            "warning",
+            "horizon-too-late",
+            f"the horizon {horizon.label} lies beyond the last usable one, {text}.",
+            Message("Choose an earlier one with {horizons}."),
+            "horizons",
+            numbers={"horizon": horizon.time, "last": last},
+        )
+        for horizon in horizons
+        if horizon.time > last
+    ]
     return found
 
 
@@ -203,11 +316,18 @@ def _reach(cohort: Cohort) -> Iterator[Finding]:
     if found.depends:
         low, high = (describe_time(float(t), cohort.unit) for t in np.quantile(found.followed_until, [0, 1]))
         yield Finding(
-            "note", "follow-up-depends-on-features",
+            "note",
+            "follow-up-depends-on-features",
             f"follow-up depends on the features: {found.describe()} Some patients could be followed to {low} only, "
             f"others to {high}.",
             "The default model allows for it, and evaluations weigh by it. DRSA, Kamran and DCS as published do not: "
             "they predict that patients die who could not be followed so far. Predictions beyond such a time are "
             "marked, in the column followed_to.",
-            tuple(one.feature for one in found.features[:3]), {"concordance": found.concordance},
-        )  # fmt: skip
+            None,
+            tuple(one.feature for one in found.features[:3]),
+            {"concordance": found.concordance},
+        )
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"

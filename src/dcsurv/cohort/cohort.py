@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dcsurv.cohort.binary_files import tidy_objects
 from dcsurv.cohort.columns import Column, Odd, apply_columns, guess_columns
-from dcsurv.cohort.errors import CohortError, listed
-from dcsurv.cohort.formats import clean_name
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.formats import clean_name, clean_names
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import Table, read_table
-from dcsurv.nonparametric import censoring_curve
+from dcsurv.messages import Message, Parameter, listed
 from dcsurv.target import BoolArray, FloatArray, make_outcome
-
-# A horizon is usable while this many patients are still under observation, and while at least this share of them
-# would not have been censored yet: beyond, a few patients stand for all.
-_AT_RISK, _UNCENSORED = 10, 0.05
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Patients of one table.
+    """Patients of one table; made by :meth:`from_frame` or :func:`read_cohort`.
 
-    Attributes
+    Parameters
     ----------
-    features
+    features : DataFrame
         One row per patient with an outcome; numbers, text and the two words no and yes.
-    time, event
-        The outcome as the file has it; :attr:`y` checks it.
-    columns
+    time, event : array of shape (n,)
+        The outcome as the table has it; :attr:`y` checks it.
+    columns : list of Column
         What each column was taken as, also those that were left out.
-    outcome
+    outcome : OutcomeColumns
         Where the outcome came from.
-    rows
-        Which row of the file each patient is, from 1, as in the predictions' ``row``; None if it is not known.
-    incomplete
+    rows : array of int or None, default None
+        Which row of the table each patient is, from 1, as in the predictions' ``row``; None if it is not known.
+    incomplete : int, default 0
         Number of rows without a time or an event, which are not among the patients.
-    name, digest
-        Name of the file, and the SHA-256 of its bytes.
+    name : str, default "table"
+        What to call the table, such as the name of its file.
+    digest : str or None, default None
+        SHA-256 of the bytes of the file, if there is one.
+    format : str, default ""
+        How the file was read, in a few words.
+    notes : list of str, default []
+        What was guessed or renamed while reading and deserves a look.
+
+    Examples
+    --------
+    >>> from dcsurv.cohort import Cohort
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> table = X.assign(days=y["time"], died=y["event"], clinic="A")
+    >>> cohort = Cohort.from_frame(table, time="days", event="died", unit="days")
+    >>> len(cohort), cohort.events, cohort.features.shape
+    (1904, 1103, (1904, 9))
+    >>> [(column.name, column.text) for column in cohort.columns if column.kind == "left out"]
+    [('clinic', "is always 'A'")]
     """
 
     features: pd.DataFrame
@@ -59,6 +73,68 @@ class Cohort:
     digest: str | None = None
     format: str = ""
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        time: str,
+        event: str,
+        start: str | None = None,
+        event_values: Sequence[Any] = (),
+        unit: str | None = None,
+        date_format: str | None = None,
+        categorical: Sequence[str] = (),
+        numeric: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        name: str = "table",
+    ) -> Cohort:
+        """Take the patients out of a table: guess what its columns hold, and find the outcome.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            One row per patient, outcome included. It is not changed.
+        time, event : str
+            Names of the columns with the time under observation and with what ended it.
+        start : str or None, default None
+            A column of dates: then ``time`` holds dates too, and the duration is what lies between.
+        event_values : sequence, default ()
+            Values of the event column that mean the event; all others then count as censored. Guessed if none are
+            given.
+        unit : str or None, default None
+            What times are measured in: days, weeks, months or years. Between dates lie days by default.
+        date_format : str or None, default None
+            How dates are written, such as ``%d/%m/%Y``; guessed by default.
+        categorical, numeric, drop : sequence of str, default ()
+            Columns to take as groups, to take as numbers, and to leave out; what the others hold is guessed.
+        name : str, default "table"
+            What to call the table.
+
+        Returns
+        -------
+        Cohort
+            The patients who have an outcome.
+
+        Raises
+        ------
+        CohortError
+            If a column is not there, or does not hold what it should; ``parameter`` and ``remedy`` say what to change.
+        """
+        if not isinstance(frame, pd.DataFrame):
+            raise CohortError(
+                f"a {type(frame).__name__} arrived, but a pandas DataFrame is expected.",
+                parameter="frame",
+                remedy="Tables of other packages usually have a method to_pandas().",
+            )
+        names, repeated, notes = clean_names([str(column) for column in frame.columns])
+        tidy = tidy_objects(frame.set_axis(list(names), axis=1).reset_index(drop=True))
+        source = _Source(tidy, name, repeated=repeated, notes=list(notes))
+        return _make(
+            source, time=time, event=event, start=start, event_values=event_values, unit=unit, date_format=date_format,
+            categorical=categorical, numeric=numeric, drop=drop,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.time)
@@ -102,7 +178,7 @@ def read_cohort(
     time: str,
     event: str,
     start: str | None = None,
-    event_values: Sequence[str] = (),
+    event_values: Sequence[Any] = (),
     unit: str | None = None,
     date_format: str | None = None,
     categorical: Sequence[str] = (),
@@ -114,107 +190,189 @@ def read_cohort(
 
     Parameters
     ----------
-    time, event
+    path : str or Path
+        The file: CSV, Parquet or Excel.
+    time, event : str
         Names of the columns with the time under observation and with what ended it.
-    start
+    start : str or None, default None
         A column of dates: then ``time`` holds dates too, and the duration is what lies between.
-    event_values
-        Values of the event column that mean the event; guessed if none are given.
-    unit
-        What times are measured in: days, weeks, months or years.
-    categorical, numeric, drop
-        Columns whose kind is not to be guessed.
+    event_values : sequence, default ()
+        Values of the event column that mean the event; all others then count as censored. Guessed if none are given.
+    unit : str or None, default None
+        What times are measured in: days, weeks, months or years. Between dates lie days by default.
+    date_format : str or None, default None
+        How dates are written, such as ``%d/%m/%Y``; guessed by default.
+    categorical, numeric, drop : sequence of str, default ()
+        Columns to take as groups, to take as numbers, and to leave out; what the others hold is guessed.
     **options
-        See :func:`read_table`.
+        ``delimiter``, ``decimal``, ``encoding`` and ``sheet``, see :func:`read_table`.
+
+    Returns
+    -------
+    Cohort
+        The patients who have an outcome.
+
+    See Also
+    --------
+    Cohort.from_frame : The same for a table in memory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import pandas as pd
+    >>> from dcsurv.cohort import read_cohort
+    >>> table = pd.DataFrame({"age": [61.5, 55.1, 70.2], "days": [120, 80, 300], "status": ["dead", "alive", "dead"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "patients.csv")
+    ...     table.to_csv(path, index=False, sep=";", decimal=",")
+    ...     cohort = read_cohort(path, time="days", event="status", unit="days")
+    >>> cohort.format, cohort.features["age"].tolist(), cohort.event.tolist()
+    ('CSV, semicolons, decimal comma, utf-8', [61.5, 55.1, 70.2], [True, False, True])
     """
-    table = read_table(path, **options)
     return make_cohort(
-        table, time=time, event=event, start=start, event_values=event_values, unit=unit, date_format=date_format,
-        categorical=categorical, numeric=numeric, drop=drop, digest=file_digest(Path(path)),
+        read_table(path, **options), time=time, event=event, start=start, event_values=event_values, unit=unit,
+        date_format=date_format, categorical=categorical, numeric=numeric, drop=drop,
     )  # fmt: skip
 
 
-def make_cohort(
-    table: Table,
+def make_cohort(table: Table, **columns: Any) -> Cohort:
+    """Do what :func:`read_cohort` does after reading.
+
+    Parameters
+    ----------
+    table : Table
+        From :func:`read_table`.
+    **columns
+        ``time``, ``event`` and all else that :func:`read_cohort` takes about columns.
+
+    Returns
+    -------
+    Cohort
+        The patients who have an outcome.
+    """
+    return _make(_of_file(table), **columns)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table with unique names, wherever it came from."""
+
+    frame: pd.DataFrame
+    name: str
+    digest: str | None = None
+    format: str = ""
+    repeated: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+def _of_file(table: Table) -> _Source:
+    form = table.format
+    return _Source(table.frame, form.path.name, table.digest, form.describe(), form.repeated, table.notes)
+
+
+def _make(
+    source: _Source,
     *,
     time: str,
     event: str,
     start: str | None = None,
-    event_values: Sequence[str] = (),
+    event_values: Sequence[Any] = (),
     unit: str | None = None,
     date_format: str | None = None,
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
-    digest: str | None = None,
 ) -> Cohort:
-    """Do what :func:`read_cohort` does after reading."""
-    frame = table.frame
     named = {
-        option: clean_name(name) for option, name in (("--time", time), ("--event", event), ("--start", start)) if name
+        parameter: clean_name(name) for parameter, name in (("time", time), ("event", event), ("start", start)) if name
     }
-    for option, name in named.items():
-        if name in table.format.repeated:
+    for parameter, name in named.items():
+        if name in source.repeated:
             raise CohortError(
-                f"{option} names the column {name!r}, but the file has more than one of that name. Rename the other "
-                "one in the file."
+                Message(
+                    "{parameter} names the column {name!r}, but the table has more than one of that name.",
+                    parameter=Parameter(parameter),
+                    name=name,
+                ),
+                parameter=parameter,
+                remedy="Rename the other one.",
             )
-    outcome = find_outcome(
-        frame, time=named["--time"], event=named["--event"], start=named.get("--start"), event_values=event_values,
-        unit=unit, date_format=date_format,
-    )  # fmt: skip
-    rest = frame.loc[outcome.read(frame)[2]].drop(columns=[*named.values()])
+    outcome = find_outcome(source.frame, **named, event_values=event_values, unit=unit, date_format=date_format)
+    found = _outcome_of(source, outcome)
+    rest = source.frame.loc[found[2]].drop(columns=[*named.values()])
     columns = guess_columns(
         rest,
-        categorical=[clean_name(name) for name in categorical],
-        numeric=[clean_name(name) for name in numeric],
-        drop=[clean_name(name) for name in drop if clean_name(name) not in named.values()],
+        categorical=_cleaned(categorical, "categorical"),
+        numeric=_cleaned(numeric, "numeric"),
+        drop=[name for name in _cleaned(drop, "drop") if name not in named.values()],
     )
-    return cohort_from(table, outcome, columns, None, digest)[0]  # the columns' notes say what counts as missing
+    return _assembled(source, outcome, found, columns, None)[0]  # the columns' notes say what counts as missing
+
+
+def _cleaned(names: Sequence[str], parameter: str) -> list[str]:
+    if isinstance(names, str):
+        raise CohortError(
+            Message("{parameter} is the text {names!r}.", parameter=Parameter(parameter), names=names),
+            parameter=parameter,
+            remedy=Message("Pass a list, such as {example}.", example=Parameter(parameter, [names])),
+        )
+    return [clean_name(name) for name in names]
 
 
 def cohort_from(
-    table: Table,
-    outcome: OutcomeColumns,
-    columns: list[Column],
-    levels: Mapping[str, Sequence[str]] | None,
-    digest: str | None,
+    table: Table, outcome: OutcomeColumns, columns: list[Column], levels: Mapping[str, Sequence[str]] | None
 ) -> tuple[Cohort, list[Odd]]:
     """Take the patients with an outcome out of a table whose columns are known."""
-    durations, happened, complete = outcome.read(table.frame)
-    if not complete.any():
-        raise CohortError(f"no row of {table.format.path.name} has both a time and an event. Check --time and --event.")
-    features, odd = apply_columns(table.frame.loc[complete].reset_index(drop=True), columns, levels)
+    source = _of_file(table)
+    return _assembled(source, outcome, _outcome_of(source, outcome), columns, levels)
+
+
+_Found: TypeAlias = tuple[FloatArray, BoolArray, BoolArray]
+
+
+def _outcome_of(source: _Source, outcome: OutcomeColumns) -> _Found:
+    """Return times and events of the rows that have both, and which rows these are."""
+    found = outcome.read(source.frame)
+    if not found[2].any():
+        raise CohortError(
+            f"no row of {source.name} has both a time and an event.",
+            parameter="time",
+            remedy=Message("Check {time} and {event}."),
+        )
+    return found
+
+
+def _assembled(
+    source: _Source,
+    outcome: OutcomeColumns,
+    found: _Found,
+    columns: list[Column],
+    levels: Mapping[str, Sequence[str]] | None,
+) -> tuple[Cohort, list[Odd]]:
+    durations, happened, complete = found
+    features, odd = apply_columns(source.frame.loc[complete].reset_index(drop=True), columns, levels)
     cohort = Cohort(
         features, durations, happened, columns, outcome, rows=np.flatnonzero(complete) + 1,
-        incomplete=int((~complete).sum()), name=table.format.path.name, digest=digest, format=table.format.describe(),
-        notes=list(table.notes),
+        incomplete=int((~complete).sum()), name=source.name, digest=source.digest, format=source.format,
+        notes=list(source.notes),
     )  # fmt: skip
     return cohort, odd
 
 
 def require_features(cohort: Cohort) -> None:
-    """Refuse a table of which no column is left to predict from."""
+    """Refuse a cohort of which no column is left to predict from.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The patients.
+
+    Raises
+    ------
+    CohortError
+        If there are no features.
+    """
     if cohort.features.shape[1] == 0:
         left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
         reason = f" All were left out: {listed(left_out)}." if left_out else ""
         raise CohortError(f"besides the outcome, {cohort.name} has no column to predict from.{reason}")
-
-
-def last_usable_time(time: FloatArray, event: BoolArray) -> float:
-    """Return the last time with at least 10 patients under observation, and not nearly everybody censored before.
-
-    With fewer than 20 patients, the time until which half of them are under observation.
-    """
-    ordered = np.sort(time)
-    at_risk = min(_AT_RISK, max(1, len(time) // 2))
-    last = float(ordered[len(ordered) - at_risk])
-    g = censoring_curve(make_outcome(np.maximum(time, 0), event))
-    thin = g.times[g.values < _UNCENSORED]
-    return min(last, float(thin[0])) if len(thin) else last
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, its fingerprint."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from dcsurv.cohort.dates import holds_dates
-from dcsurv.cohort.errors import CohortError, listed, no_such_column
+from dcsurv.cohort.errors import CohortError, no_such_column
+from dcsurv.cohort.formats import UNNAMED
+from dcsurv.messages import Message, Parameter, listed, plural
+from dcsurv.plain import level_text
 
 ColumnKind: TypeAlias = Literal["number", "category", "yes/no", "left out"]
+ColumnReason: TypeAlias = Literal[
+    "no value", "few values", "dates", "constant", "constant or empty", "identifier", "row number", "free text",
+    "mixed", "levels",
+]  # fmt: skip
 
 YES = frozenset(
     {
@@ -40,9 +47,6 @@ NO = frozenset(
     {"no", "n", "false", "f", "nein", "falsch", "non", "faux", "não", "nao", "nee", "absent", "neg", "negative"}
 )
 
-# A kind, a note, and the note with values of the table where they differ.
-_Guess: TypeAlias = tuple[ColumnKind, str] | tuple[ColumnKind, str, str]
-
 # A column of words in which this share are numbers is one of numbers; the other words count as missing.
 _NUMBER_SHARE = 0.8
 # As many different words as this, or as this share of the patients, are names or free text, not groups of patients.
@@ -59,33 +63,95 @@ _ID_NAME = re.compile(
 class Column:
     """One column: what it is taken as, and why.
 
-    Attributes
+    Parameters
     ----------
-    missing
+    name : str
+        The name of the column.
+    kind : {"number", "category", "yes/no", "left out"}
+        What it is taken as.
+    missing : float, default 0.0
         Share of the patients without a value.
-    note
-        What its owner should know, such as why it is left out; no value of a patient.
-    shown
-        The same with values from the table, for the screen only: it is not among what is stored.
-    chosen
+    reason : str or None, default None
+        What its owner should know, as a code: why it is left out (``no value``, ``few values``, ``dates``,
+        ``constant``, ``constant or empty``, ``identifier``, ``row number``, ``free text``), or what it holds
+        (``mixed``: numbers and words; ``levels``).
+    chosen : bool, default False
         Whether the kind was asked for rather than guessed.
+    numbers : Mapping of str to int, default {}
+        The numbers behind the reason, by name.
+    examples : tuple, default ()
+        Values of the table behind the reason, for the screen only: they are not among what is stored.
     """
 
     name: str
     kind: ColumnKind
     missing: float = 0.0
-    note: str = ""
+    reason: ColumnReason | None = None
     chosen: bool = False
-    shown: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[object, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """The reason in words, without any value of the table."""
+        return self._worded("the same")
 
     @property
     def text(self) -> str:
-        """The note for the owner of the table."""
-        return self.shown or self.note
+        """The reason in words for the owner of the table, with values of it."""
+        if not self.examples:
+            return self.note
+        if self.reason in ("constant", "constant or empty"):
+            return self._worded(listed(self.examples))
+        return f"{self.note}: {listed(self.examples, 4 if self.reason == 'levels' else 3)}"
+
+    def _worded(self, same: str) -> str:
+        if self.reason is None:
+            return ""
+        count = self.numbers.get("count", 0)
+        said = plural(count, *_COUNTED[self.reason]) if self.reason in _COUNTED else ""
+        return _NOTES[self.reason].format(**{**self.numbers, "same": same, "said": said})
 
     def to_dict(self) -> dict[str, Any]:
         """Return what may be stored: nothing that quotes cells of the table."""
-        return {"name": self.name, "kind": self.kind, "missing": self.missing, "note": self.note, "chosen": self.chosen}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "missing": self.missing,
+            "reason": self.reason,
+            "note": self.note,
+            "chosen": self.chosen,
+            "numbers": dict(self.numbers),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Column:
+        """Return a stored column. Those stored by version 0.1.0 have no reason."""
+        return cls(
+            saved["name"], saved["kind"], saved["missing"], saved.get("reason"), saved["chosen"],
+            saved.get("numbers", {}),
+        )  # fmt: skip
+
+
+_NOTES: dict[ColumnReason, str] = {
+    "no value": "has no value",
+    "few values": "has only {said} in {rows} rows",
+    "dates": "holds dates; turn them into a number, such as an age or days since diagnosis",
+    "constant": "is always {same}",
+    "constant or empty": "is always {same} or empty; if empty means no, write no there",
+    "identifier": "looks like an identifier: {said}",
+    "row number": "looks like a row number",
+    "free text": "looks like free text: {said}",
+    "mixed": "{said} as missing",
+    "levels": "{said}",
+}
+_COUNTED: dict[ColumnReason, tuple[str, ...]] = {
+    "few values": ("value",),
+    "identifier": ("different value",),
+    "free text": ("different value",),
+    "mixed": ("value counts", "values count"),
+    "levels": ("level",),
+}
 
 
 def guess_columns(
@@ -95,17 +161,40 @@ def guess_columns(
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
 ) -> list[Column]:
-    """Decide what each column is; the three lists overrule the guess."""
+    """Decide what each column is; the three lists overrule the guess.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per patient, without the columns of the outcome.
+    categorical, numeric, drop : sequence of str, default ()
+        Columns to take as groups, to take as numbers, and to leave out.
+
+    Returns
+    -------
+    list of Column
+        One per column, in their order.
+
+    Examples
+    --------
+    >>> from dcsurv.cohort import guess_columns
+    >>> from dcsurv.datasets import load_flchain
+    >>> X, _ = load_flchain()
+    >>> {column.name: column.kind for column in guess_columns(X[["age", "sex", "mgus"]])}
+    {'age': 'number', 'sex': 'category', 'mgus': 'yes/no'}
+    """
     asked: dict[str, ColumnKind] = {}
-    for names, kind, option in (
-        (categorical, "category", "--categorical"), (numeric, "number", "--numeric"), (drop, "left out", "--drop"),
+    for names, kind, parameter in (
+        (categorical, "category", "categorical"), (numeric, "number", "numeric"), (drop, "left out", "drop"),
     ):  # fmt: skip
         for name in names:
             if name not in frame.columns:
-                raise no_such_column(name, option, list(frame.columns))
+                raise no_such_column(name, parameter, [str(column) for column in frame.columns])
             if asked.setdefault(name, kind) != kind:  # type: ignore[arg-type]
                 raise CohortError(
-                    f"the column {name!r} was asked for in two ways, as {asked[name]} and as {kind}. Choose one."
+                    f"the column {name!r} was asked for in two ways, as {asked[name]} and as {kind}.",
+                    parameter=parameter,
+                    remedy="Choose one.",
                 )
     return [_decide(frame[name], asked.get(name)) for name in frame.columns]
 
@@ -114,71 +203,81 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
     name, missing = str(column.name), float(column.isna().mean())
     known = column.dropna()
     if asked == "left out":
-        return Column(name, "left out", missing, "asked for with --drop", chosen=True)
+        return Column(name, "left out", missing, chosen=True)
     if len(known) == 0:
-        return Column(name, "left out", missing, "has no value")
-    if asked is not None:
-        if asked == "number" and (bad := _not_numbers(known)).any():
-            if bad.mean() > 1 - _NUMBER_SHARE:
-                raise CohortError(
-                    f"--numeric names the column {name!r}, but {bad.sum()} of its {len(known)} values are no numbers, "
-                    f"such as {listed(_examples(known[bad]), 3)}. Leave it out of --numeric, or repair it."
-                )
-            note, shown = _count_as_missing(known[bad])
-            return Column(name, "number", missing, note, chosen=True, shown=shown)
-        return Column(name, asked, missing, chosen=True)
-    found = _guess(known, len(column))
-    return Column(name, found[0], missing, found[1], shown=found[2] if len(found) == 3 else "")
+        return Column(name, "left out", missing, "no value")
+    if asked is None:
+        return replace(_guess(known, len(column)), missing=missing)
+    if asked == "number" and (bad := _not_numbers(known)).any():
+        if bad.mean() > 1 - _NUMBER_SHARE:
+            raise CohortError(
+                Message(
+                    "{numeric} names the column {name!r}, but {bad} of its {known} values are no numbers, such as "
+                    "{examples}.",
+                    name=name,
+                    bad=int(bad.sum()),
+                    known=len(known),
+                    examples=listed(_examples(known[bad]), 3),
+                ),
+                parameter="numeric",
+                remedy=Message("Leave it out of {numeric}, or repair it."),
+            )
+        return replace(_mixed(known, bad), missing=missing, chosen=True)
+    return Column(name, asked, missing, chosen=True)
 
 
-def _count_as_missing(bad: pd.Series) -> tuple[str, str]:
-    """Say that values are no numbers: without them, and with some of them."""
-    said = f"{len(bad):,} {'value counts' if len(bad) == 1 else 'values count'} as missing"
-    return said, f"{said}: {listed(_examples(bad), 3)}"
+def _mixed(known: pd.Series, bad: pd.Series) -> Column:
+    words = known[bad]
+    return Column(
+        str(known.name), "number", reason="mixed", numbers={"count": len(words)}, examples=tuple(_examples(words))
+    )
 
 
-def _guess(known: pd.Series, n_rows: int) -> _Guess:
+def _guess(known: pd.Series, n_rows: int) -> Column:
+    name = str(known.name)
     if len(known) < min(_FEW_VALUES, int(np.ceil(_KNOWN_SHARE * n_rows))):
-        return "left out", f"has a value in {len(known)} of {n_rows} rows only"
+        return Column(name, "left out", reason="few values", numbers={"count": len(known), "rows": n_rows})
     if holds_dates(known):
-        return "left out", "holds dates; turn them into a number, such as an age or days since diagnosis"
+        return Column(name, "left out", reason="dates")
     if all(isinstance(cell, bool | np.bool_) for cell in known.iloc[:1000]):
-        return _constant(known) or ("yes/no", "")
+        return _constant(known) or Column(name, "yes/no")
     bad = _not_numbers(known)
     if bad.mean() <= 1 - _NUMBER_SHARE and (known[~bad].nunique() > 2 or not bad.any()):
-        values = to_numbers(known[~bad])
-        if not bad.any() and (found := _constant(values) or _identifier(values, str(known.name))):
-            return found
-        return ("number", *_count_as_missing(known[bad])) if bad.any() else ("number", "")
+        if bad.any():
+            return _mixed(known, bad)
+        values = to_numbers(known)
+        return _constant(values) or _identifier(values) or Column(name, "number")
     texts = level_texts(known)
-    distinct = texts.nunique()
+    distinct = int(texts.nunique())
     if distinct == 1:
-        or_empty = "" if len(known) == n_rows else " or empty; if empty means no, write no there"
-        return "left out", f"is always the same{or_empty}", f"is always {texts.iloc[0]!r}{or_empty}"
+        reason: ColumnReason = "constant" if len(known) == n_rows else "constant or empty"
+        return Column(name, "left out", reason=reason, examples=(texts.iloc[0],))
     folded = set(texts.str.casefold())
     if len(folded) == 2 and folded & YES and folded & NO:  # of Y, N and X, the third may mean anything
-        return "yes/no", ""
+        return Column(name, "yes/no")
     if distinct > _MANY_LEVELS or distinct > max(_FEW_LEVELS, _LEVEL_SHARE * len(known)):
-        what = "looks like an identifier" if distinct > 0.9 * len(known) else "looks like free text"
-        return "left out", f"{what}: {distinct} different values"
-    return "category", f"{distinct} levels", f"{distinct} levels: {listed(sorted(set(texts)), 4)}"
+        reason = "identifier" if distinct > 0.9 * len(known) else "free text"
+        return Column(name, "left out", reason=reason, numbers={"count": distinct})
+    return Column(name, "category", reason="levels", numbers={"count": distinct}, examples=tuple(sorted(set(texts))))
 
 
-def _constant(values: pd.Series) -> _Guess | None:
+def _constant(values: pd.Series) -> Column | None:
     first = values.iloc[0]
-    if (values == first).all():
-        shown = str(first) if isinstance(first, bool | np.bool_) else f"{first:g}"
-        return "left out", "is always the same", f"is always {shown}"
-    return None
+    if not (values == first).all():
+        return None
+    shown = bool(first) if isinstance(first, bool | np.bool_) else int(first) if first % 1 == 0 else float(first)
+    return Column(str(values.name), "left out", reason="constant", examples=(shown,))
 
 
-def _identifier(values: pd.Series, name: str) -> _Guess | None:
+def _identifier(values: pd.Series) -> Column | None:
     """Recognise row numbers, and whole numbers of which everybody has an own one under a name that says so."""
+    name = str(values.name)
     if len(values) < _FEW_LEVELS or (values % 1 != 0).any() or values.duplicated().any():
         return None
-    run = values.diff().iloc[1:].eq(1).all()
-    if run or _ID_NAME.search(name) or name.startswith("unnamed column"):
-        return "left out", "looks like a row number" if run else "looks like an identifier: every value is different"
+    if values.diff().iloc[1:].eq(1).all():
+        return Column(name, "left out", reason="row number")
+    if _ID_NAME.search(name) or name.startswith(UNNAMED):
+        return Column(name, "left out", reason="identifier", numbers={"count": len(values)})
     return None
 
 
@@ -237,8 +336,8 @@ def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
     absent = [column.name for column in columns if column.kind != "left out" and column.name not in known]
     if absent:
         raise CohortError(
-            f"the model needs {listed(absent, 12)}, which the file does not have. It has {listed(present, 12)}. "
-            "Columns are found by name, in any order: rename or add them."
+            f"the model needs {listed(absent, 12)}, which the table does not have. It has {listed(present, 12)}.",
+            remedy="Columns are found by name, in any order: rename or add them.",
         )
 
 
@@ -267,8 +366,12 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
         kind = {"number": "numbers", "yes/no": "yes and no"}.get(column.kind, f"one of {listed(levels or (), 8)}")
         raise CohortError(
             f"{odd.count} of {len(known)} values of {column.name!r} are {what}, such as {listed(odd.examples, 3)}, "
-            f"where the model expects {kind}. Check that it is the right column; decimal commas are read with "
-            "--decimal ,"
+            f"where the model expects {kind}.",
+            parameter="decimal",
+            remedy=Message(
+                "Check that it is the right column; decimal commas are read with {decimal}",
+                decimal=Parameter("decimal", ","),
+            ),
         )
     return out, odd
 
@@ -281,19 +384,20 @@ def to_numbers(values: pd.Series) -> pd.Series:
         out = pd.Series(
             pd.to_numeric(values.astype(object), errors="coerce").to_numpy(np.float64, na_value=np.nan),
             index=values.index,
+            name=values.name,
         )
     return out.where(np.isfinite(out))
 
 
 def level_texts(values: pd.Series) -> pd.Series:
     """Return levels as text, in which 1, 1.0 and "1.0" are the same; missing ones stay missing."""
-    uniques = {value: _level_text(value) for value in values.dropna().unique()}
+    uniques = {value: level_text(_number_in(value)) for value in values.dropna().unique()}
     return values.map(uniques).astype(object)
 
 
-def _level_text(value: Any) -> str:
-    text = str(value)
-    return text.split(".")[0] if re.fullmatch(r"[+-]?\d+\.0+", text) else text
+def _number_in(cell: Any) -> Any:
+    """Return the number in a cell of a text file that holds a whole one, such as 1.0, else the cell."""
+    return cell.split(".")[0] if isinstance(cell, str) and re.fullmatch(r"[+-]?\d+\.0+", cell) else cell
 
 
 def _not_numbers(known: pd.Series) -> pd.Series:

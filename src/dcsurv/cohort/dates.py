@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from dcsurv.cohort.errors import CohortError
+from dcsurv.messages import Message, Parameter
 
 # The order in which day, month and year are written, with the formats of each.
 _ORDERS = {
@@ -16,6 +17,7 @@ _ORDERS = {
     "month first": ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y"),
 }
 _SAMPLE = 2000
+_DAY_FIRST, _MONTH_FIRST = Parameter("date_format", "%d/%m/%Y"), Parameter("date_format", "%m/%d/%Y")
 
 
 def holds_dates(column: pd.Series) -> bool:
@@ -34,14 +36,16 @@ def holds_dates(column: pd.Series) -> bool:
     return any(_share(text, form) >= 0.95 for forms in _ORDERS.values() for form in forms)
 
 
-def read_dates(column: pd.Series, option: str, date_format: str | None = None) -> pd.Series:
+def read_dates(column: pd.Series, parameter: str, date_format: str | None = None) -> pd.Series:
     """Return a column as dates, missing ones as NaT.
 
     Parameters
     ----------
-    option
-        What the user named the column with, for messages.
-    date_format
+    column : Series
+        Dates, or text that can be read as dates.
+    parameter : str
+        The parameter that named the column, for messages.
+    date_format : str or None, default None
         Such as ``%d/%m/%Y``; needed where day and month cannot be told apart.
     """
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
@@ -56,18 +60,28 @@ def read_dates(column: pd.Series, option: str, date_format: str | None = None) -
             if _share(text.iloc[:_SAMPLE], form) == 1.0 and _share(text, form) == 1.0:
                 fitting.setdefault(order, form)
     if not fitting:
-        shown = date_format or "any usual format"
         culprit = next((cell for cell in text if pd.isna(_parse(cell, date_format))), text.iloc[0] if len(text) else "")
         raise CohortError(
-            f"{option} names the column {str(column.name)!r}, in which {culprit!r} is no date in {shown}. Repair it, "
-            "or say how dates are written with --date-format, such as --date-format %d/%m/%Y."
+            Message(
+                "{parameter} names the column {column!r}, in which {culprit!r} is no date in {shown}.",
+                parameter=Parameter(parameter),
+                column=str(column.name),
+                culprit=culprit,
+                shown=date_format or "any usual format",
+            ),
+            parameter=parameter,
+            remedy=Message("Repair it, or say how dates are written, such as {date_format}.", date_format=_DAY_FIRST),
         )
     if date_format is None and {"day first", "month first"} <= set(fitting):
         one, other = (pd.to_datetime(text, format=fitting[order]) for order in ("day first", "month first"))
         if not one.equals(other):
             raise CohortError(
                 f"the dates in {str(column.name)!r}, such as {text.iloc[0]!r}, can be read with the day or with the "
-                "month first. Say which: --date-format %d/%m/%Y or --date-format %m/%d/%Y."
+                "month first.",
+                parameter="date_format",
+                remedy=Message(
+                    "Say which: {day_first} or {month_first}.", day_first=_DAY_FIRST, month_first=_MONTH_FIRST
+                ),
             )
     parsed = pd.to_datetime(text, format=next(iter(fitting.values())))
     return parsed.reindex(column.index)

@@ -5,22 +5,44 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-
-class CohortError(ValueError):
-    """A table of patients that cannot be used as asked: what was wrong, what arrived, what to do."""
+from dcsurv.messages import InputError, Message, Parameter, listed
 
 
-def listed(items: Sequence[object], limit: int = 6) -> str:
-    """Return a short list for a sentence: 'a', 'b' and 12 more."""
-    shown = ", ".join(repr(item) if isinstance(item, str) else str(item) for item in items[:limit])
-    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+class CohortError(InputError):
+    """A table of patients that cannot be used as asked: what was wrong, what arrived, what to do.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong and what arrived.
+    parameter : str or None, default None
+        The parameter concerned, if it is one.
+    remedy : str, default ""
+        What to do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dcsurv.cohort import Cohort, CohortError
+    >>> try:
+    ...     Cohort.from_frame(pd.DataFrame({"age": [61, 70], "days": [5, 8], "died": [1, 0]}), time="day", event="died")
+    ... except CohortError as error:
+    ...     print(error.parameter, "|", error.remedy)
+    time | Did you mean 'days'? The table has 'age', 'days', 'died'.
+    """
 
 
-def no_such_column(asked: str, option: str, columns: Sequence[str]) -> CohortError:
+def no_such_column(asked: str, parameter: str, columns: Sequence[str]) -> CohortError:
     """Say that a column does not exist, and which one may have been meant."""
     folded = {name.casefold(): name for name in columns}
     near = difflib.get_close_matches(asked.casefold(), list(folded), n=1, cutoff=0.6)
-    hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
+    hint = f"Did you mean {folded[near[0]]!r}? " if near else ""
     return CohortError(
-        f"{option} names the column {asked!r}, which the file does not have.{hint} It has {listed(columns, 12)}."
+        Message(
+            "{parameter} names the column {asked!r}, which the table does not have.",
+            parameter=Parameter(parameter),
+            asked=asked,
+        ),
+        parameter=parameter,
+        remedy=f"{hint}The table has {listed(columns, 12)}.",
     )

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from dcsurv.cohort.cohort import Cohort, last_usable_time
-from dcsurv.cohort.durations import Horizon
+from dcsurv.cohort.cohort import Cohort
 from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.horizons import usable_horizons
 from dcsurv.curves import SurvivalCurves
+from dcsurv.durations import Horizon
 from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.messages import plural
 from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.models import CoxPH
 from dcsurv.models.base import SurvivalEstimator
+from dcsurv.plain import plain
 from dcsurv.target import IntArray, fold_indices, train_test_indices
 
 # With fewer events in a test part, its numbers are noise.
 MIN_TEST_EVENTS = 5
 TEST_SHARE = 0.2
-_NOT_MEASURED = "Nothing is measured"
 _COLUMNS = ("metric", "horizon", "value", "sd", "lower", "upper", "counted", "convention")
 
 # Called with what is done next.
 Progress: TypeAlias = Callable[[str], None]
+
+
+class TooFewEvents(CohortError):
+    """The patients to evaluate with have so few events that numbers would be noise."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,15 @@ class HeldOut:
     evaluation: Evaluation
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The metrics of curves, what these patients did not allow to measure, and notes on weights and the like."""
+
+    table: pd.DataFrame
+    unmeasured: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 def evaluate_curves(
     y: Any,
     curves: SurvivalCurves,
@@ -87,23 +100,18 @@ def evaluate_curves(
     follow_up: FollowUp,
     n_bootstrap: int,
     seed: int = 0,
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the metrics of curves, and words about weights and about what these patients do not allow."""
+    unit: str | None = None,
+) -> Measured:
+    """Measure curves at those of the horizons that these patients allow."""
     events = int(y["event"].sum())
     if events < MIN_TEST_EVENTS:
         raise CohortError(
-            f"there are {events} events among the {len(y)} patients to evaluate with, but at least {MIN_TEST_EVENTS} "
-            "are needed to say anything."
+            f"there {'is' if events == 1 else 'are'} {plural(events, 'event')} among the {plural(len(y), 'patient')} "
+            f"to evaluate with, but at least {MIN_TEST_EVENTS} are needed to say anything."
         )
-    last = last_usable_time(np.ascontiguousarray(y["time"]), y["event"])
-    first = float(y["time"][y["event"]].min())
-    usable = [horizon.time for horizon in horizons if first <= horizon.time <= last]
-    notes = [
-        f"{_NOT_MEASURED} at {horizon.label}: too few of these patients have events before and are under observation "
-        "after."
-        for horizon in horizons
-        if horizon.time not in usable
-    ]
+    labels = {horizon.time: horizon.label for horizon in horizons}
+    usable, unusable = usable_horizons(labels, y, y_train)
+    unmeasured = [f"Nothing is measured at {labels[one.time]}: {one.describe(unit)}." for one in unusable]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = evaluate(
@@ -116,10 +124,9 @@ def evaluate_curves(
             metrics=None if usable else [metric.name for metric in list_metrics() if not metric.per_horizon],
             random_state=seed,
         )
-    if follow_up.depends:
-        notes.append(_weights_follow(follow_up, table))
-    said = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
-    return table, [*notes, *said]
+    notes = [_weights_follow(follow_up, table)] if follow_up.depends else []
+    notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
+    return Measured(table, tuple(unmeasured), tuple(notes))
 
 
 def _weights_follow(follow_up: FollowUp, table: pd.DataFrame) -> str:
@@ -148,16 +155,17 @@ def hold_out(
     progress(f"fitting to {len(train):,} patients, for the evaluation on {len(test):,} others")
     model = fit(clone(estimator), cohort, train)
     progress(f"evaluating on {len(test):,} held-out patients")
-    table, notes = _measure(model, cohort, train, test, horizons, n_bootstrap, seed)
+    found = _measure(model, cohort, train, test, horizons, n_bootstrap, seed)
+    notes = [*found.unmeasured, *found.notes]
     reference, reference_table = None, None
     if not isinstance(model, CoxPH):
         try:
             reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
-            reference_table, _ = _measure(reference, cohort, train, test, horizons, n_bootstrap, seed)
+            reference_table = _measure(reference, cohort, train, test, horizons, n_bootstrap, seed).table
         except ValueError as error:
             notes.append(f"CoxPH, for comparison, could not be fitted: {error}")
     how = f"held-out {TEST_SHARE:.0%}, drawn at random with the same share of events (seed {seed})"
-    evaluation = Evaluation(how, len(test), int(y["event"][test].sum()), table, reference_table, tuple(notes))
+    evaluation = Evaluation(how, len(test), int(y["event"][test].sum()), found.table, reference_table, tuple(notes))
     return HeldOut(model, reference, train, test, evaluation)
 
 
@@ -180,13 +188,13 @@ def cross_validate(
     for k, (train, test) in enumerate(parts, start=1):
         progress(f"fold {k} of {folds}: fitting to {len(train):,} patients, evaluating on {len(test):,}")
         model = fit(clone(estimator), cohort, train)
-        table, said = _measure(model, cohort, train, test, horizons, 0, seed)
-        tables["model"].append(table)
-        notes += [text for text in said if text.startswith(_NOT_MEASURED)]  # not what is special about one fold
+        found = _measure(model, cohort, train, test, horizons, 0, seed)
+        tables["model"].append(found.table)
+        notes += found.unmeasured  # not what is special about one fold
         if not isinstance(model, CoxPH):
             try:
                 reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
-                tables["reference"].append(_measure(reference, cohort, train, test, horizons, 0, seed)[0])
+                tables["reference"].append(_measure(reference, cohort, train, test, horizons, 0, seed).table)
             except ValueError as error:
                 notes.append(f"CoxPH, for comparison, could not be fitted in fold {k}: {error}")
     how = (
@@ -219,23 +227,25 @@ def _measure(
     horizons: Sequence[Horizon],
     n_bootstrap: int,
     seed: int,
-) -> tuple[pd.DataFrame, list[str]]:
+) -> Measured:
     with warnings.catch_warnings():
         # A level of a category that only test patients have counts as missing; that is part of what is measured.
         warnings.filterwarnings("ignore", message="levels that were not there in fit")
         curves = model.predict_survival_function(cohort.features.iloc[test])
     follow_up = study_follow_up(cohort.features.iloc[test], cohort.y[test])
     return evaluate_curves(
-        cohort.y[test], curves, cohort.y[train], horizons, follow_up=follow_up, n_bootstrap=n_bootstrap, seed=seed
-    )
+        cohort.y[test], curves, cohort.y[train], horizons, follow_up=follow_up, n_bootstrap=n_bootstrap, seed=seed,
+        unit=cohort.unit,
+    )  # fmt: skip
 
 
 def _require_events(cohort: Cohort, test: IntArray) -> None:
     events = int(cohort.event[test].sum())
     if events < MIN_TEST_EVENTS:
-        raise CohortError(
-            f"with {cohort.events} events among {len(cohort)} patients, a test part has {events}: too few to evaluate "
-            "a model. Fit without an evaluation, with --evaluate none, or bring more patients."
+        raise TooFewEvents(
+            f"with {plural(cohort.events, 'event')} among {plural(len(cohort), 'patient')}, a test part has {events}: "
+            "too few to evaluate a model.",
+            remedy="Fit without an evaluation, or bring more patients.",
         )
 
 
@@ -250,7 +260,5 @@ def _mean(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     columns = [name for name in _COLUMNS if name in table]
-    return [
-        {name: None if isinstance(row[name], float) and not math.isfinite(row[name]) else row[name] for name in columns}
-        for _, row in table.iterrows()
-    ]
+    rows: list[dict[str, Any]] = plain(table[columns].to_dict("records"), finite=True)
+    return rows

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+from dcsurv.messages import Speaker, say
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
@@ -12,29 +15,40 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 class Finding:
     """Something in the data that deserves a look.
 
-    Attributes
+    Parameters
     ----------
-    severity
+    severity : {"error", "warning", "note"}
         ``error``: a model cannot be fitted; ``warning``: it can, and may mislead; ``note``: good to know.
-    code
+    code : str
         A short name that stays the same from release to release.
-    message, advice
-        What was found, and what to do.
+    message : str
+        What was found.
+    remedy : str, default ""
+        What to do.
+    parameter : str or None, default None
+        The parameter that the remedy is about, if it is one.
+    columns : tuple of str, default ()
+        The columns concerned.
+    numbers : Mapping of str to float, default {}
+        The numbers behind the message, by name.
     """
 
     severity: Severity
     code: str
     message: str
-    advice: str = ""
+    remedy: str = ""
+    parameter: str | None = None
     columns: tuple[str, ...] = ()
-    numbers: dict[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, speaker: Speaker = str) -> dict[str, Any]:
+        """Return all of it as plain data, with parameters in the speaker's words."""
         return {
             "severity": self.severity,
             "code": self.code,
-            "message": self.message,
-            "advice": self.advice,
+            "message": say(self.message, speaker),
+            "remedy": say(self.remedy, speaker),
+            "parameter": self.parameter,
             "columns": list(self.columns),
-            "numbers": self.numbers,
+            "numbers": dict(self.numbers),
         }

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dcsurv.cohort.errors import listed
+from dcsurv.cohort.files import TableFile
+from dcsurv.messages import listed
 
 # Cells that mean "not known". The word None is not among them: it is a level of many a clinical column.
 MISSING = ("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "NULL", "null", "<NA>", "#N/A", "#NA", ".", "?", "-")
+UNNAMED = "unnamed column"
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 
 Kind = Literal["csv", "parquet", "excel"]
@@ -22,23 +24,33 @@ Kind = Literal["csv", "parquet", "excel"]
 class TableFormat:
     """How a file is read.
 
-    Attributes
+    Parameters
     ----------
-    columns
+    file : TableFile
+        The file.
+    kind : {"csv", "parquet", "excel"}
+        What kind of file it is.
+    columns : tuple of str
         Names as they are used from here on: trimmed, in one Unicode form, each only once.
-    repeated
+    repeated : tuple of str, default ()
         Names that the file has more than once.
-    notes
+    notes : tuple of str, default ()
         What was guessed or renamed and deserves a look.
-    skipped
+    encoding, delimiter : str or None, default None
+        Of a text file.
+    decimal : str, default "."
+        Of a text file.
+    sheet : str or None, default None
+        Of an Excel workbook.
+    skipped : int, default 0
         Lines of a text file before the one with the names.
-    thousands
+    thousands : tuple of str, default ()
         Columns of a text file with decimal commas in which points group digits: 1.003 is a thousand and three.
-    verbatim
+    verbatim : tuple of str, default ()
         Columns of a text file in which decimal signs stay as they are, such as identifiers to be copied.
     """
 
-    path: Path
+    file: TableFile
     kind: Kind
     columns: tuple[str, ...]
     repeated: tuple[str, ...] = ()
@@ -50,6 +62,11 @@ class TableFormat:
     skipped: int = 0
     thousands: tuple[str, ...] = ()
     verbatim: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.file.path
 
     def describe(self) -> str:
         """Return the format in a few words, such as ``CSV, semicolon, decimal comma, utf-8``."""
@@ -68,11 +85,11 @@ def clean_names(raw: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], t
     repeated = tuple(name for name, count in counts.items() if count > 1)
     names: list[str] = []
     for position, name in enumerate(trimmed, start=1):
-        proposed = name or f"unnamed column {position}"
+        proposed = name or f"{UNNAMED} {position}"
         number = 1
         while proposed in names or (number > 1 and proposed in counts):
             number += 1
-            proposed = f"{name or f'unnamed column {position}'} ({number})"
+            proposed = f"{name or f'{UNNAMED} {position}'} ({number})"
         names.append(proposed)
     notes = []
     if repeated:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import pandas as pd
 
 from dcsurv.cohort.cohort import Cohort
 from dcsurv.cohort.findings import Finding
+from dcsurv.messages import Message, Parameter
 from dcsurv.target import FloatArray, make_outcome
 
 # A column that alone ranks patients this well, or tells so surely who has the event, has most likely seen the outcome.
@@ -57,8 +57,10 @@ def leaks(cohort: Cohort) -> Iterator[Finding]:
         if reasons:
             yield Finding(
                 "warning", "leakage", f"{name!r} alone {' and '.join(reasons)}, which is too good to be true.",
-                "If it was not known at time 0 (a date of death, a follow-up, another form of the outcome), use --drop "
-                f"{shlex.quote(name)}.",
+                Message(
+                    "If it was not known at time 0 (a date of death, a follow-up, another form of the outcome), use "
+                    "{drop}.", drop=Parameter("drop", [name]),
+                ), "drop",
                 (name,), {"c": c, "auc": auc, "rank_correlation": rank},
             )  # fmt: skip
 
@@ -104,6 +106,9 @@ def one_sided(cohort: Cohort) -> Iterator[Finding]:
                 "warning", "known-for-one-side",
                 f"{name!r} is known mostly for {who} ({with_event:.0%} of those with the event, {without:.0%} of the "
                 "others).",
-                f"What is written down because of the outcome gives it away: use --drop {shlex.quote(name)}.",
+                Message(
+                    "What is written down because of the outcome gives it away: use {drop}.",
+                    drop=Parameter("drop", [name]),
+                ), "drop",
                 (name,), {"known_with_event": with_event, "known_censored": without},
             )  # fmt: skip

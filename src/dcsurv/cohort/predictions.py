@@ -12,11 +12,11 @@ import pandas as pd
 
 from dcsurv.cohort.card import ModelCard, levels_of
 from dcsurv.cohort.columns import Odd, apply_columns, require_columns
-from dcsurv.cohort.durations import Horizon
 from dcsurv.cohort.errors import CohortError, no_such_column
 from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.reading import read_chunks
 from dcsurv.curves import SurvivalCurves
+from dcsurv.durations import Horizon
 from dcsurv.persistence import written_atomically
 from dcsurv.target import FloatArray
 
@@ -73,7 +73,7 @@ class Predictor:
         """Yield the predictions of a file, in its order."""
         for name in self.keep:
             if name not in form.columns:
-                raise no_such_column(name, "--keep", list(form.columns))
+                raise no_such_column(name, "keep", list(form.columns))
         require_columns(self.card.columns, form.columns)
         needed = [column.name for column in self.card.columns if column.kind != "left out"]
         form = replace(form, verbatim=tuple(name for name in self.keep if name not in needed))
@@ -81,7 +81,9 @@ class Predictor:
             for start in range(0, len(chunk), self._piece):
                 yield self.predict(chunk.iloc[start : start + self._piece])
         if self.rows == 0:
-            raise CohortError(f"{form.path.name} has column names but no rows, so there is nobody to predict.")
+            raise CohortError(
+                f"{form.path.name} has column names but no rows.", remedy="Name a file with patients to predict."
+            )
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return one row of predictions per row of a table."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import pandas as pd
 
 from dcsurv.cohort.binary_files import excel_chunks, inspect_excel, inspect_parquet, parquet_chunks
 from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import TableFormat
-from dcsurv.cohort.text_files import csv_chunks, first_bytes, inspect_csv
+from dcsurv.cohort.text_files import csv_chunks, has_grouped_digits, inspect_csv, raw_chunks, tidy_text, with_thousands
 
 # Chunks hold about this many cells, so that a chunk of text takes at most some hundred megabytes.
 _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
@@ -20,28 +21,58 @@ _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
 
 @dataclass(frozen=True)
 class Table:
-    """A table and how it was read."""
+    """A table and how it was read.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per patient. Cells of a text file are text still, missing ones NaN.
+    format : TableFormat
+        How the file was read.
+    digest : str or None, default None
+        SHA-256 of the bytes of the file, its fingerprint.
+    notes : list of str, default []
+        What was guessed or renamed and deserves a look.
+    """
 
     frame: pd.DataFrame
     format: TableFormat
+    digest: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
 def read_table(path: str | Path, **options: Any) -> Table:
-    """Read a whole table.
+    """Read a whole table; the file is opened, hashed, looked at and parsed once.
 
     Parameters
     ----------
-    path
+    path : str or Path
         ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.xlsx``.
     **options
         ``delimiter``, ``decimal``, ``encoding`` (text files), ``sheet`` (Excel); what is not given is guessed.
+
+    Returns
+    -------
+    Table
+        The cells, and how they were read.
+
+    Raises
+    ------
+    CohortError
+        If there is no such file, or it is no table.
     """
-    form = inspect_table(path, **options)
-    chunks = list(read_chunks(form))
+    file = TableFile.read(_checked(path))
+    form = _inspect(file, **options)
+    if form.kind == "csv":
+        raw = list(raw_chunks(form, list(form.columns), _chunk_rows(form.columns)))
+        form = with_thousands(form, raw) if has_grouped_digits(form) else form
+        chunks = [tidy_text(chunk, form) for chunk in raw if len(chunk)]
+    else:
+        chunks = list(read_chunks(form))
     if not chunks:
-        raise CohortError(f"{form.path.name} has column names but no rows. At least two patients are needed.")
-    return Table(pd.concat(chunks, ignore_index=True), form, list(form.notes))
+        raise CohortError(f"{form.path.name} has column names but no rows.", remedy="At least two patients are needed.")
+    form = replace(form, file=TableFile(file.path))  # without the bytes, which nobody needs any more
+    return Table(pd.concat(chunks, ignore_index=True), form, file.digest, list(form.notes))
 
 
 def inspect_table(
@@ -52,32 +83,93 @@ def inspect_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TableFormat:
-    """Find out how a file is to be read, without reading all of it; see :func:`read_table`."""
+    """Find out how a file is to be read, without keeping it: for tables that are larger than memory.
+
+    Parameters
+    ----------
+    path : str or Path
+        See :func:`read_table`.
+    delimiter : str or None, default None
+        What separates the columns of a text file: a character, or ``tab``, ``space``; guessed by default.
+    decimal : str or None, default None
+        Decimal sign of a text file, ``.`` or ``,``; guessed by default.
+    encoding : str or None, default None
+        Encoding of a text file, such as ``cp1252``; guessed by default.
+    sheet : str or None, default None
+        Sheet of an Excel workbook; by default the first.
+
+    Returns
+    -------
+    TableFormat
+        What :func:`read_chunks` needs.
+    """
+    file = TableFile(_checked(path))
+    form = _inspect(file, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
+    if form.kind == "csv" and has_grouped_digits(form):
+        # A point decides for a whole column, so all of the file is looked at.
+        return with_thousands(form, raw_chunks(form, list(form.columns), _CHUNK_ROWS))
+    return form
+
+
+def _checked(path: str | Path) -> Path:
     path = Path(path)
     if path.is_dir():
-        raise CohortError(f"{path} is a folder. Name the file with the table of patients.")
+        raise CohortError(f"{path} is a folder.", parameter="path", remedy="Name the file with the table of patients.")
     if not path.is_file():
-        raise CohortError(f"there is no file {path}. Check the name and the folder that you are in.")
+        raise CohortError(
+            f"there is no file {path}.", parameter="path", remedy="Check the name and the folder that you are in."
+        )
     if path.stat().st_size == 0:
-        raise CohortError(f"{path.name} is empty (0 bytes). Export the table again.")
-    suffix = [part.lower() for part in path.suffixes]
-    start = first_bytes(path)
-    if start[:4] == b"PAR1" or suffix[-1:] in ([".parquet"], [".pq"]):
-        return inspect_parquet(path)
+        raise CohortError(f"{path.name} is empty (0 bytes).", parameter="path", remedy="Export the table again.")
+    return path
+
+
+def _inspect(
+    file: TableFile,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+) -> TableFormat:
+    suffix = file.path.suffix.lower()
+    with file.open() as stream:
+        start = stream.read(8)
+    if start[:4] == b"PAR1" or suffix in (".parquet", ".pq"):
+        return inspect_parquet(file)
     if start[:4] == b"PK\x03\x04":
-        return inspect_excel(path, sheet)
-    if start == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or suffix[-1:] == [".xls"]:
-        raise CohortError(f"{path.name} is a workbook of an old Excel. Save it as .xlsx or as CSV and use that.")
-    return inspect_csv(path, delimiter, decimal, encoding)
+        return inspect_excel(file, sheet)
+    if start == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or suffix == ".xls":
+        raise CohortError(
+            f"{file.path.name} is a workbook of an old Excel.", remedy="Save it as .xlsx or as CSV and use that."
+        )
+    return inspect_csv(file, delimiter, decimal, encoding)
 
 
 def read_chunks(
     form: TableFormat, *, columns: Sequence[str] | None = None, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the table in chunks of rows, all columns or only some, in the order of the file."""
+    """Yield a table in chunks of rows, in the order of the file.
+
+    Parameters
+    ----------
+    form : TableFormat
+        How the file is read, from :func:`inspect_table`.
+    columns : sequence of str or None, default None
+        Columns to read; by default all.
+    rows : int or None, default None
+        Rows of a chunk; by default as many as make a chunk of moderate size.
+
+    Yields
+    ------
+    DataFrame
+        The next rows.
+    """
     wanted = [name for name in form.columns if columns is None or name in set(columns)]
-    size = rows or max(100, min(_CHUNK_ROWS, _CHUNK_CELLS // max(1, len(wanted))))
     readers = {"csv": csv_chunks, "parquet": parquet_chunks, "excel": excel_chunks}
-    for chunk in readers[form.kind](form, wanted, size):
+    for chunk in readers[form.kind](form, wanted, rows or _chunk_rows(wanted)):
         if len(chunk):
             yield chunk
+
+
+def _chunk_rows(columns: Sequence[str]) -> int:
+    return max(100, min(_CHUNK_ROWS, _CHUNK_CELLS // max(1, len(columns))))

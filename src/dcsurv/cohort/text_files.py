@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import re
 import warnings
-import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import cast
 
 import pandas as pd
 
-from dcsurv.cohort.errors import CohortError, listed
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import DELIMITERS, MISSING, TableFormat, clean_names
+from dcsurv.messages import Message, Parameter, listed
 
 _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SAMPLE_BYTES, _SAMPLE_ROWS = 1 << 17, 200
@@ -30,52 +30,46 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 _DECIMAL_POINT = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d+)?")
 # In a file with decimal commas, 1.003 is a thousand and three; 0.003 cannot be.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
-_SCANNED_ROWS = 20_000
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file, unpacking it if it is packed."""
-    with path.open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
-
-
-def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file; one that is packed is checked to be whole."""
-    try:
-        with open_bytes(path) as stream:
-            start = stream.read(8)
-            if isinstance(stream, gzip.GzipFile):
-                while stream.read(1 << 22):
-                    pass
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise CohortError(f"{path.name} is packed (gzip) and damaged or incomplete. Copy it again.") from None
-    return start
-
-
-def inspect_csv(path: Path, delimiter: str | None, decimal: str | None, encoding: str | None) -> TableFormat:
+def inspect_csv(file: TableFile, delimiter: str | None, decimal: str | None, encoding: str | None) -> TableFormat:
+    path = file.path
     notes: list[str] = []
     if encoding is None:
-        encoding = _guess_encoding(path)
+        encoding = _guess_encoding(file)
         if encoding not in ("utf-8", "utf-8-sig", "utf-16"):
-            notes.append(f"The file is not UTF-8; it was read as {encoding}. If letters look wrong, give --encoding.")
+            notes.append(
+                Message(
+                    "The file is not UTF-8; it was read as {guess}. If letters look wrong, give {encoding}.",
+                    guess=encoding,
+                )
+            )
     try:
-        with open_bytes(path) as stream:
+        with file.open() as stream:
             sample = codecs.getincrementaldecoder(encoding)().decode(stream.read(_SAMPLE_BYTES))
     except LookupError:
-        raise CohortError(f"--encoding is {encoding!r}, which is unknown. Try utf-8, cp1252 or latin-1.") from None
+        raise CohortError(
+            Message("{encoding} is {given!r}, which is unknown.", given=encoding),
+            parameter="encoding",
+            remedy="Try utf-8, cp1252 or latin-1.",
+        ) from None
     except UnicodeError as error:
         raise CohortError(
-            f"{path.name} cannot be read as {encoding} ({error}). Leave --encoding out to guess."
+            f"{path.name} cannot be read as {encoding} ({error}).",
+            parameter="encoding",
+            remedy=Message("Leave {encoding} out to guess."),
         ) from None
     if not sample.strip():
-        raise CohortError(f"{path.name} holds nothing but blank lines. Export the table again.")
+        raise CohortError(f"{path.name} holds nothing but blank lines.", remedy="Export the table again.")
     if delimiter is None:
         delimiter = _guess_delimiter(sample)
     else:
         delimiter = _DELIMITER_WORDS.get(delimiter.lower(), delimiter)
         if len(delimiter) != 1:
-            raise CohortError(f"--delimiter is {delimiter!r}, but one character (or 'tab') is expected.")
+            raise CohortError(
+                Message("{delimiter} is {given!r}, but one character (or 'tab') is expected.", given=delimiter),
+                parameter="delimiter",
+            )
     records, skipped = _records(sample, delimiter)
     header, body = records[0], records[1:]
     if len(header) == 1:
@@ -84,20 +78,25 @@ def inspect_csv(path: Path, delimiter: str | None, decimal: str | None, encoding
     if decimal is None:
         decimal = _guess_decimal(delimiter, body)
     elif decimal not in (",", "."):
-        raise CohortError(f"--decimal is {decimal!r}, but '.' or ',' is expected.")
+        raise CohortError(
+            Message("{decimal} is {given!r}, but '.' or ',' is expected.", given=decimal), parameter="decimal"
+        )
     elif decimal == delimiter:
-        raise CohortError("--decimal and --delimiter are both ','. One of them must be another character.")
+        raise CohortError(
+            Message("{decimal} and {delimiter} are both ','."),
+            parameter="decimal",
+            remedy="One of them must be another character.",
+        )
     columns, repeated, renamed = clean_names(header)
-    form = TableFormat(
-        path, "csv", columns, repeated, (*notes, *renamed), encoding=encoding, delimiter=delimiter, decimal=decimal,
+    return TableFormat(
+        file, "csv", columns, repeated, (*notes, *renamed), encoding=encoding, delimiter=delimiter, decimal=decimal,
         skipped=skipped,
     )  # fmt: skip
-    return _with_thousands(form) if decimal == "," else form
 
 
-def _guess_encoding(path: Path) -> str:
+def _guess_encoding(file: TableFile) -> str:
     """Return utf-8 if all of the file is, else what Windows writes in western Europe."""
-    with open_bytes(path) as stream:
+    with file.open() as stream:
         start = stream.read(4)
         if start.startswith(codecs.BOM_UTF8):
             return "utf-8-sig"
@@ -105,7 +104,8 @@ def _guess_encoding(path: Path) -> str:
             return "utf-16"
         if b"\x00" in start + stream.read(_SAMPLE_BYTES):
             raise CohortError(
-                f"{path.name} is no text file. Tables are read from CSV, Parquet (.parquet) and Excel (.xlsx)."
+                f"{file.path.name} is no text file.",
+                remedy="Tables are read from CSV, Parquet (.parquet) and Excel (.xlsx).",
             )
         stream.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -114,13 +114,13 @@ def _guess_encoding(path: Path) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            return "cp1252" if _decodes(path, "cp1252") else "latin-1"
+            return "cp1252" if _decodes(file, "cp1252") else "latin-1"
     return "utf-8"
 
 
-def _decodes(path: Path, encoding: str) -> bool:
+def _decodes(file: TableFile, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
-    with open_bytes(path) as stream:
+    with file.open() as stream:
         try:
             while block := stream.read(1 << 22):
                 decoder.decode(block)
@@ -181,13 +181,21 @@ def _guess_decimal(delimiter: str, body: list[list[str]]) -> str:
 def _refuse_single_column(path: Path, header: str, sample: str, delimiter: str) -> None:
     other = [name for sign, name in DELIMITERS.items() if sign != delimiter and sign in header]
     better = _guess_delimiter(sample)
-    advice = (
-        f"It looks separated by {DELIMITERS[better]}s: leave --delimiter out, or give --delimiter "
-        f"{DELIMITERS[better]!r}."
+    remedy = (
+        Message(
+            "It looks separated by {name}s: leave {delimiter} out, or give {right}.",
+            name=DELIMITERS[better],
+            right=Parameter("delimiter", {"\t": "tab"}.get(better, better)),
+        )
         if other and better != delimiter
-        else "Say which character separates the columns with --delimiter, such as --delimiter space."
+        else Message(
+            "Say which character separates the columns, such as {delimiter}.",
+            delimiter=Parameter("delimiter", "space"),
+        )
     )
-    raise CohortError(f"{path.name} seems to have one column only: {header[:60]!r}. {advice}")
+    raise CohortError(
+        f"{path.name} seems to have one column only: {header[:60]!r}.", parameter="delimiter", remedy=remedy
+    )
 
 
 def _fit_header(header: list[str], body: list[list[str]]) -> list[str]:
@@ -199,15 +207,18 @@ def _fit_header(header: list[str], body: list[list[str]]) -> list[str]:
     return header
 
 
-def _with_thousands(form: TableFormat) -> TableFormat:
+def with_thousands(form: TableFormat, chunks: Iterable[pd.DataFrame]) -> TableFormat:
     """Find the columns of a file with decimal commas in which points group digits, and say so.
 
-    A point decides for a whole column, so all of the file is looked at, and only if there is such a point in it.
+    Parameters
+    ----------
+    form : TableFormat
+        How the file is read.
+    chunks : iterable of DataFrame
+        All of its cells, as they are written.
     """
-    if not _has_grouped_digits(form):
-        return form
     grouped, otherwise = dict[str, str](), set[str]()
-    for chunk in _raw_chunks(form, list(form.columns), _SCANNED_ROWS):
+    for chunk in chunks:
         for name in chunk.columns:
             cells = chunk[name].dropna().str.strip()
             cells = cells[cells.str.contains(".", regex=False) & ~cells.isin(MISSING)]
@@ -234,9 +245,15 @@ def _with_thousands(form: TableFormat) -> TableFormat:
     return replace(form, notes=tuple(notes), thousands=thousands)
 
 
-def _has_grouped_digits(form: TableFormat) -> bool:
+def has_grouped_digits(form: TableFormat) -> bool:
+    """Tell whether decimals are written with a comma, and there is a point before three digits anywhere."""
+    if form.decimal != ",":
+        return False
     tail = ""
-    with io.TextIOWrapper(open_bytes(form.path), encoding=form.encoding, errors="replace") as text:
+    with (
+        form.file.open() as stream,
+        io.TextIOWrapper(cast(io.BufferedReader, stream), encoding=form.encoding, errors="replace") as text,
+    ):
         while block := text.read(1 << 20):
             if re.search(r"[1-9]\d{0,2}\.\d{3}(?!\d)", tail + block):
                 return True
@@ -245,15 +262,15 @@ def _has_grouped_digits(form: TableFormat) -> bool:
 
 
 def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
-    for chunk in _raw_chunks(form, wanted, size):
-        yield _tidy_text(chunk, form)
+    for chunk in raw_chunks(form, wanted, size):
+        yield tidy_text(chunk, form)
 
 
-def _raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
+def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
     if not wanted:
         return
     try:
-        with warnings.catch_warnings(), open_bytes(form.path) as stream:
+        with warnings.catch_warnings(), form.file.open() as stream:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             reader = pd.read_csv(
                 stream,
@@ -274,12 +291,16 @@ def _raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.
     except pd.errors.EmptyDataError:
         return
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise CohortError(_explain(form, str(error))) from None
+        raise _explained(form, str(error)) from None
     except UnicodeError as error:
-        raise CohortError(f"{form.path.name} cannot be read as {form.encoding}: {error}. Give --encoding.") from None
+        raise CohortError(
+            f"{form.path.name} cannot be read as {form.encoding}: {error}.",
+            parameter="encoding",
+            remedy=Message("Give {encoding}."),
+        ) from None
 
 
-def _tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
+def tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
     """Trim cells, and write decimal commas as points."""
     for name in chunk.columns:
         column = chunk[name].str.strip()
@@ -293,16 +314,19 @@ def _tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
     return chunk
 
 
-def _explain(form: TableFormat, error: str) -> str:
-    place = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", error)
-    if place:
-        return (
-            f"line {place[2]} of {form.path.name} has {place[3]} fields, but the first line names {place[1]} columns "
-            f"({form.describe()}). A delimiter inside a value needs quotes; or give another --delimiter."
-        )
+def _explained(form: TableFormat, error: str) -> CohortError:
+    """Return what pandas says about a line, which it says in words only, as an error of ours."""
     if "inside string" in error:
-        return f"{form.path.name} has a quotation mark that is never closed ({error.strip()}). Repair that line."
-    return (
-        f"{form.path.name} cannot be read as a table ({form.describe()}): some lines have more fields than there are "
-        "column names. A delimiter inside a value needs quotes; or give another --delimiter."
+        return CohortError(
+            f"{form.path.name} has a quotation mark that is never closed ({error.strip()}).", remedy="Repair that line."
+        )
+    place = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", error)
+    return CohortError(
+        f"line {place[2]} of {form.path.name} has {place[3]} fields, but the first line names {place[1]} columns "
+        f"({form.describe()})."
+        if place
+        else f"{form.path.name} cannot be read as a table ({form.describe()}): some lines have more fields than there "
+        "are column names.",
+        parameter="delimiter",
+        remedy=Message("A delimiter inside a value needs quotes; or give another {delimiter}."),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dcsurv.durations import time_label
 from dcsurv.target import FloatArray
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def draw_curves(
         (line,) = ax.plot(*known, label=name, drawstyle=style)
         if len(beyond[0]):
             ax.plot(*beyond, color=line.get_color(), linestyle=(0, (4, 3)), drawstyle=style)
-    ax.set(xlabel=f"time ({time_unit})" if time_unit else "time", ylabel="probability of survival")
+    ax.set(xlabel=time_label(time_unit), ylabel="probability of survival")
     ax.set_ylim(0, 1.02)
     ax.set_xlim(left=0)
     ax.spines[["top", "right"]].set_visible(False)

@@ -25,6 +25,7 @@ import numpy as np
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.plan import FORMAT, PlanError
 from dcsurv.persistence import write_atomically
+from dcsurv.plain import plain
 
 Row = dict[str, Any]
 
@@ -156,14 +157,10 @@ def _pack(curves: SurvivalCurves) -> bytes:
 
 
 def _sealed(row: Row) -> bytes:
-    body = json.dumps(row, sort_keys=True, default=_plain)
+    # What no JSON can hold is kept as text, rather than losing the result.
+    body = json.dumps(plain(row, unknown=repr), sort_keys=True)
     digest = hashlib.sha256(body.encode()).hexdigest()
     return json.dumps({"sha256": digest, "row": json.loads(body)}, sort_keys=True).encode()
-
-
-def _plain(value: Any) -> Any:
-    """Return NumPy's numbers as Python's; what no JSON can hold is kept as text, rather than losing the result."""
-    return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 def _opened(data: bytes) -> Row | None:

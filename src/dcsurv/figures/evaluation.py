@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dcsurv import durations
 from dcsurv.figures.style import DARK, DASHED, GREY, PALE, PALETTE, check_columns, mark, new_figure, styled
 from dcsurv.nonparametric import censoring_curve, kaplan_meier
 from dcsurv.target import FloatArray, unpack
@@ -35,7 +36,7 @@ def plain(name: object, letters: int = _LETTERS) -> str:
 
 
 def time_label(unit: str | None) -> str:
-    return "time" if not unit else f"time ({plain(unit)})"
+    return durations.time_label(plain(unit) if unit else None)
 
 
 @styled

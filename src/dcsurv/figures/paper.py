@@ -11,6 +11,7 @@ import pandas as pd
 
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.datasets import NAMES
+from dcsurv.durations import time_label
 from dcsurv.figures.style import (
     DARK,
     DASHED,
@@ -173,7 +174,7 @@ def survival_curves(
         ax.tick_params(labelbottom=True)
     for ax in panels[:, 0]:
         ax.set_ylabel("probability of survival")
-    figure.supxlabel(f"time ({time_unit})")
+    figure.supxlabel(time_label(time_unit))
     handles = []
     for color, row in zip(PALETTE, shown, strict=False):
         label, fill = ("event", color) if event[row] else ("censored", "white")

@@ -151,13 +151,3 @@ def with_interval(value: float | None, lower: float | None, upper: float | None,
 
 def percent(share: float | None, digits: int = 1) -> str:
     return NOT_COMPUTED if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f}%"
-
-
-def short(value: float) -> str:
-    """Print a measurement or a time with as many digits as it deserves: 1,826, 62.4, 0.032."""
-    if not math.isfinite(value):
-        return NOT_COMPUTED
-    if value == round(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    size = abs(value)
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"

@@ -74,7 +74,7 @@ def _picture(study: Study, t: float, tables: dict[str, pd.DataFrame], name: str)
     helps = _helpful(tables[study.name])
     return Picture(
         name,
-        draw.decision_curve(tables, label=f"by {study.when(t).partition(' (')[0]}"),
+        draw.decision_curve(tables, label=f"by {study.when(t, brief=True)}"),
         f"Net benefit against the threshold at {study.when(t)}. The model is above treating all and treating nobody "
         f"{helps}.",
         f"Event by {study.when(t)}. The model helps {helps}.",

@@ -42,7 +42,7 @@ def importance(study: Study) -> tuple[Section, list[str]]:
     drawn = table[table["feature"].isin(top)].copy()
     drawn["place"] = drawn["feature"].map(top.index)
     drawn = drawn.sort_values(["place", "horizon"], kind="stable")
-    drawn["horizon"] = [f"by {study.when(t).partition(' (')[0]}" for t in drawn["horizon"]]
+    drawn["horizon"] = [f"by {study.when(t, brief=True)}" for t in drawn["horizon"]]
     pictures = []
     for value, title, name in (
         ("auc_drop", "Drop of AUC", "importance-auc"),

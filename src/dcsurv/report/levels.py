@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dcsurv.report.blocks import short
+from dcsurv.messages import short
 
 # A count of this many patients or more says nothing about one of them.
 SMALL_CELL = 5

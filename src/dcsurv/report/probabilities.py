@@ -225,7 +225,7 @@ def _picture(study: Study, result: HorizonCalibration, k: int) -> Picture:
     risk = 1.0 - study.curves.evaluate(np.array([t]))[:, 0]
     groups = _groups(study, risk, t)
     figure = draw.calibration_curve(
-        result.predicted, result.observed, risks=risk, groups=groups, label=f"by {study.when(t).partition(' (')[0]}"
+        result.predicted, result.observed, risks=risk, groups=groups, label=f"by {study.when(t, brief=True)}"
     )
     return Picture(
         f"calibration-{k}",

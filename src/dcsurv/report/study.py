@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps
+from dcsurv.cohort import usable_horizons
 from dcsurv.curves import SurvivalCurves
+from dcsurv.durations import describe_time
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.metrics import default_horizons
 from dcsurv.nonparametric import kaplan_meier
-from dcsurv.report.blocks import short
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome
 
-_DAYS_PER_YEAR = 365.25
 MOST_PATIENTS_DRAWN = 6
 
 
@@ -118,19 +118,10 @@ class Study:
     def features(self, frame: pd.DataFrame) -> Any:
         return frame.to_numpy() if self.as_array else frame
 
-    def when(self, t: float) -> str:
-        """Print a time with its unit; days that are whole years as years, others with the years or months beside."""
-        unit = self.unit or ""
-        text = f"{short(t)} {unit}" if unit else f"time {short(t)}"
-        if unit.lower() in ("day", "days"):
-            years = t / _DAYS_PER_YEAR
-            if round(years) >= 1 and abs(years - round(years)) < 1e-3 * years:
-                return f"{round(years)} year{'s' if round(years) > 1 else ''}"
-            if years >= 1.5:
-                return f"{text} ({years:.1f} years)"
-            if t >= 60:
-                return f"{text} ({12 * years:.1f} months)"
-        return text
+    def when(self, t: float, *, brief: bool = False) -> str:
+        """Write a time with its unit; without years or months beside it if brief."""
+        text = describe_time(t, self.unit, brief=brief)
+        return text if self.unit else f"time {text}"
 
 
 def make_study(
@@ -238,7 +229,7 @@ def _check_choices(patients: Any, subgroups: Any, frame: pd.DataFrame) -> None:
 
 
 def _choose_horizons(study: Study, horizons: npt.ArrayLike | None) -> None:
-    """Keep the horizons that have events before and patients after them; say why the others are left out."""
+    """Keep the horizons that can be used; say why the others are left out."""
     if horizons is None or np.size(horizons) == 0:
         try:
             asked: FloatArray = default_horizons(study.y)
@@ -248,16 +239,5 @@ def _choose_horizons(study: Study, horizons: npt.ArrayLike | None) -> None:
         asked = np.unique(np.atleast_1d(np.asarray(horizons, dtype=np.float64)))
         if asked.ndim != 1 or not np.isfinite(asked).all() or (asked <= 0).any():
             raise ValueError(f"horizons is {horizons!r}, but one or more finite times above 0 are expected.")
-    time, event = study.y["time"], study.y["event"]
-    first = float(time[event].min()) if event.any() else np.inf
-    last = float(time.max())
-    trained_until = np.inf if study.y_train is None else float(study.y_train["time"].max())
-    for t in asked.tolist():
-        if t < first:
-            study.left_out.append((t, "no patient here has had the event by then"))
-        elif t >= last:
-            study.left_out.append((t, f"follow-up of these patients ends at {study.when(last)}"))
-        elif t >= trained_until:
-            study.left_out.append((t, f"follow-up of the training patients ends at {study.when(trained_until)}"))
-        else:
-            study.horizons.append(t)
+    study.horizons, unusable = usable_horizons(asked.tolist(), study.y, study.y_train)
+    study.left_out = [(one.time, one.describe(study.unit)) for one in unusable]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from dcsurv.cohort.evaluation import Progress
 from dcsurv.figures.style import save, style_context
 from dcsurv.persistence import write_atomically
+from dcsurv.plain import plain
 from dcsurv.report import (
     decisions,
     examples,
@@ -162,7 +162,7 @@ def write_report(
         page = _render(title=heading, sections=sections, drawn=drawn, study=study, folder=folder.name)
         write_atomically(target, page.encode())
         figures = _move(files, folder)
-    numbers = {section.key: _as_plain(section.numbers) for section in sections}
+    numbers = {section.key: plain(section.numbers, finite=True) for section in sections}
     return Report(target, figures, numbers)
 
 
@@ -241,18 +241,3 @@ def _render(**page: Any) -> str:
         lstrip_blocks=True,
     )
     return environment.get_template("report.html").render(**page)
-
-
-def _as_plain(value: Any) -> Any:
-    """Return numbers as JSON can hold them: NumPy's as Python's, NaN and infinity as None."""
-    if isinstance(value, Mapping):
-        return {str(key): _as_plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_plain(part) for part in value]
-    if isinstance(value, np.ndarray):
-        return _as_plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _as_plain(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

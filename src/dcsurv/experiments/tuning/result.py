@@ -19,6 +19,7 @@ from dcsurv.experiments.tuning.spaces import Choice, Space, TuningError, named_e
 from dcsurv.experiments.tuning.study import quiet
 from dcsurv.models.base import plain_random_state
 from dcsurv.persistence import write_atomically
+from dcsurv.plain import plain
 from dcsurv.preprocessing import Preprocessor
 
 if TYPE_CHECKING:
@@ -204,7 +205,11 @@ def save_settings(path: str | PathLike[str], estimator: Any, **found: Any) -> No
     """
     name, parameters = _as_data(estimator)
     document = {"format": FORMAT, "model": name, "parameters": parameters, **found, "dcsurv": version("dcsurv")}
-    write_atomically(Path(path), (json.dumps(document, indent=1, default=_plain) + "\n").encode())
+    try:
+        text = json.dumps(plain(document), indent=1)
+    except TypeError as error:
+        raise TuningError(f"{error}: it cannot be kept in a settings file.") from None
+    write_atomically(Path(path), f"{text}\n".encode())
 
 
 def read_settings(path: str | PathLike[str]) -> Any:
@@ -271,9 +276,3 @@ def _as_data(estimator: Any) -> tuple[str, dict[str, Any]]:
 def _immutable(value: Any) -> Any:
     """Return JSON's lists as the tuples that they were."""
     return tuple(value) if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TuningError(f"{value!r} cannot be kept in a settings file.")

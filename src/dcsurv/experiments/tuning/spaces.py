@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from dcsurv.calibration import CalibratedEnsemble, default_member
+from dcsurv.durations import Unit, find_unit
 from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran
 from dcsurv.target import unpack
 
@@ -95,7 +96,8 @@ _ENCODER = {"encoder_layers": (1, 2)}
 _DECODER = {"decoder_layers": (1, 2)}
 # Multiples of the last time in months.
 _PAPER_NODES = (0.25, 0.5, 1, 2)
-_PER_MONTH = {"days": 365 / 12, "day": 365 / 12, "months": 1.0, "month": 1.0, "years": 1 / 12, "year": 1 / 12}
+# The paper's months are those of a year of 365 days, so that its search space keeps its numbers of nodes.
+_PER_PAPER_MONTH: dict[Unit, float] = {"days": 365 / 12, "weeks": 365 / 84, "months": 1.0, "years": 1 / 12}
 
 _NAMES: dict[str, Any] = {
     "coxph": CoxPH(),
@@ -286,13 +288,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _months(estimator: Any, y: Any) -> float:
-    unit = str(estimator.time_unit).lower()
-    if unit not in _PER_MONTH:
+    unit = find_unit(estimator.time_unit)
+    if unit is None:
         raise TuningError(
             f"the paper counts nodes in months, but time_unit is {estimator.time_unit!r}. Set it on the model: "
-            "time_unit='days', 'months' or 'years'."
+            "time_unit='days', 'weeks', 'months' or 'years'."
         )
-    return float(unpack(y)[0].max()) / _PER_MONTH[unit]
+    return float(unpack(y)[0].max()) / _PER_PAPER_MONTH[unit]
 
 
 def _check_range(dimension: Float | Int) -> None:

@@ -1,0 +1,23 @@
+"""The library's parameters as options of the command line: the one place that knows both names."""
+
+from __future__ import annotations
+
+import shlex
+
+from dcsurv.messages import Parameter, Reference, Setting
+
+# Options that are not called like the parameter.
+_OPTIONS = {"event_values": "--event-value", "path": "the file"}
+
+
+def option(reference: Reference) -> str:
+    """Say a parameter as an option: ``--time``, ``--event-value 2``, ``--set n_nodes=15``, ``--model coxph``."""
+    if isinstance(reference, Setting):
+        return f"--set {shlex.quote(f'{reference.name}={reference.value}')}"
+    if not isinstance(reference, Parameter):
+        return f"--model {reference.name.lower()}"
+    name = _OPTIONS.get(reference.name, f"--{reference.name.replace('_', '-')}")
+    if reference.value is None:
+        return name
+    values = reference.value if isinstance(reference.value, list | tuple) else [reference.value]
+    return " ".join(f"{name} {shlex.quote(str(value))}" for value in values)

@@ -1,0 +1,149 @@
+"""Sentences for users that know which parameters they speak of, so that each way of use says them in its own words.
+
+A Python user reads ``time=``, a user of the command line ``--time``: the same message, said by two speakers.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function, possibly with a value that is proposed for it: ``time=``, ``drop=['age']``."""
+
+    name: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.name}=" if self.value is None else f"{self.name}={self.value!r}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A parameter of a model with a value that is proposed for it: ``n_nodes=15``."""
+
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A kind of model that is proposed, by the name of its class: ``CoxPH``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Reference: TypeAlias = Parameter | Setting | ModelChoice
+Speaker: TypeAlias = Callable[[Reference], str]
+
+
+class Message(str):
+    """A sentence in the words of Python, which others can say in theirs.
+
+    Parameters
+    ----------
+    template : str
+        A text with fields as in :meth:`str.format`. A field without a value is the parameter of that name.
+    **values : object
+        Values of the fields; references and other messages among them are said by the speaker.
+
+    Examples
+    --------
+    >>> from dcsurv.messages import Message
+    >>> message = Message("Check {time} for {column!r}.", column="days")
+    >>> print(message)
+    Check time= for 'days'.
+    >>> message.say(lambda reference: f"--{reference.name}")
+    "Check --time for 'days'."
+    """
+
+    template: str
+    values: dict[str, Any]
+
+    def __new__(cls, template: str, **values: Any) -> Message:
+        fields = [name for _, name, _, _ in string.Formatter().parse(template) if name]
+        found = {**{name: Parameter(name) for name in fields}, **values}
+        message = super().__new__(cls, _filled(template, found, str))
+        message.template, message.values = template, found
+        return message
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
+        return (self.template,), self.values
+
+    def say(self, speaker: Speaker) -> str:
+        """Return the sentence with references in the speaker's words."""
+        return _filled(self.template, self.values, speaker)
+
+
+def _filled(template: str, values: dict[str, Any], speaker: Speaker) -> str:
+    return template.format(**{name: _said(value, speaker) for name, value in values.items()})
+
+
+def _said(value: Any, speaker: Speaker) -> Any:
+    if isinstance(value, Parameter | Setting | ModelChoice):
+        return speaker(value)
+    return say(value, speaker) if isinstance(value, str) else value
+
+
+def say(text: str, speaker: Speaker) -> str:
+    """Return a text in the speaker's words if it is a message, else as it is."""
+    return text.say(speaker) if isinstance(text, Message) else text
+
+
+class InputError(ValueError):
+    """Something that was passed cannot be used: what was wrong, what arrived, what to do.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong and what arrived.
+    parameter : str or None, default None
+        The parameter concerned, if it is one.
+    remedy : str, default ""
+        What to do.
+
+    Attributes
+    ----------
+    message, parameter, remedy
+        As passed. The text of the error is the message and the remedy.
+    """
+
+    def __init__(self, message: str, *, parameter: str | None = None, remedy: str = "") -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.message, self.parameter, self.remedy = message, parameter, remedy
+
+    def say(self, speaker: Speaker) -> str:
+        """Return the text of the error in the speaker's words."""
+        return f"{say(self.message, speaker)} {say(self.remedy, speaker)}".strip()
+
+
+def listed(items: Sequence[object], limit: int = 6) -> str:
+    """Return a short list for a sentence: 'a', 'b' and 12 more."""
+    shown = ", ".join(repr(item) if isinstance(item, str) else str(item) for item in items[:limit])
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def plural(count: int, word: str, words: str | None = None) -> str:
+    """Return a number with its word: 1 patient, 2 patients, 3 categories."""
+    return f"{count:,} {word if count == 1 else words or word + 's'}"
+
+
+def short(value: float) -> str:
+    """Write a measurement or a time with as many digits as it deserves: 1,826, 62.4, 0.032; a dash for no number."""
+    if not math.isfinite(value):
+        return "–"
+    if value == round(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"

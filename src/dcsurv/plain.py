@@ -1,0 +1,62 @@
+"""Values of NumPy and pandas as plain data: for JSON, and as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any, *, finite: bool = False, unknown: Callable[[Any], Any] | None = None) -> Any:
+    """Return data as JSON can hold them: dicts, lists, texts and Python's own numbers.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, lists, tuples, arrays and scalars in any nesting.
+    finite : bool, default False
+        Turn NaN and infinity, for which JSON has no word, into None.
+    unknown : callable or None, default None
+        Called with anything else; by default that is refused.
+
+    Returns
+    -------
+    object
+        The same as plain data; keys of mappings are texts.
+
+    Raises
+    ------
+    TypeError
+        If something is no plain data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.plain import plain
+    >>> plain({1: np.array([0.5, np.nan]), "n": np.int64(3)}, finite=True)
+    {'1': [0.5, None], 'n': 3}
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(key): plain(one, finite=finite, unknown=unknown) for key, one in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(one, finite=finite, unknown=unknown) for one in value]
+    if isinstance(value, float) and finite and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if unknown is not None:
+        return unknown(value)
+    raise TypeError(f"{type(value).__name__} {value!r} is not plain data")
+
+
+def level_text(value: Hashable) -> str:
+    """Name a level of a category: 1, 1.0 and "1" are the same one."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)

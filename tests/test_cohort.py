@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from dcsurv.cohort import (
     Cohort,
     CohortError,
+    EventCoding,
     apply_columns,
     check_cohort,
     choose_horizons,
@@ -25,8 +27,10 @@ from dcsurv.cohort import (
     read_chunks,
     read_cohort,
     read_table,
+    usable_horizons,
 )
 from dcsurv.messages import InputError
+from dcsurv.target import make_outcome
 
 PLAIN = "age,sex,days,died\n61,f,120,1\n55.5,m,80,0\n,f,300,1\n"
 
@@ -225,6 +229,73 @@ def test_chunks_put_together_are_the_table(tmp_path: Path) -> None:
         np.testing.assert_allclose(together["days"].astype(float), frame["days"], rtol=1e-14)  # Excel has 15 digits
 
 
+def test_a_table_is_read_from_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sniffed, unpacked, hashed and parsed from one reading, however it is written."""
+    frame = patients(50)
+    content = frame.to_csv(index=False, sep=";", decimal=",").replace(";II;", ";2.000,5;").encode()
+    (tmp_path / "p.csv").write_bytes(content)
+    (tmp_path / "p.csv.gz").write_bytes(gzip.compress(content, mtime=0))
+    frame.to_parquet(tmp_path / "p.parquet")
+    frame.to_excel(tmp_path / "p.xlsx", index=False)
+    read: list[str] = []
+    whole, piece = Path.read_bytes, Path.open
+    monkeypatch.setattr(Path, "read_bytes", lambda self: (read.append(self.name), whole(self))[1])
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: (read.append(self.name), piece(self, *a, **k))[1])
+    for path in sorted(tmp_path.iterdir()):
+        read.clear()
+        made = read_cohort(path, time="days", event="died")
+        assert set(read) == {path.name}
+        assert read.count(path.name) <= 2  # Path.read_bytes may open by Path.open
+        assert made.digest == hashlib.sha256(whole(path)).hexdigest()
+        assert len(made) == 50
+
+
+def test_a_frame_is_read_as_its_file_is(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = patients(120).assign(
+        smoker=rng.choice(["yes", "No"], 120), grade=pd.Categorical(rng.choice(["low", "high"], 120)), clinic="A",
+        flag=rng.random(120) < 0.5, died=lambda f: f["died"] + 1, days=lambda f: f["days"].round(1),
+    )  # fmt: skip
+    frame.loc[3, "age"] = np.nan
+    frame.loc[5, "days"] = np.nan
+    options: dict[str, Any] = {"time": "days", "event": "died", "unit": "days", "drop": ["stage"]}
+    before = frame.copy()
+    of_frame = Cohort.from_frame(frame.rename(columns={"age": " age "}), **options)
+    pd.testing.assert_frame_equal(frame, before)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    frame.to_parquet(tmp_path / "p.parquet")
+    for name in ("p.csv", "p.parquet"):
+        of_file = read_cohort(tmp_path / name, **options)
+        pd.testing.assert_frame_equal(of_frame.features, of_file.features)
+        np.testing.assert_array_equal(of_frame.y, of_file.y)
+        assert [c.to_dict() for c in of_frame.columns] == [c.to_dict() for c in of_file.columns]
+        assert of_frame.outcome == of_file.outcome
+        assert of_frame.incomplete == of_file.incomplete == 1
+    assert of_frame.outcome.coding.events == ("2",)
+    assert (of_frame.name, of_frame.digest) == ("table", None)
+
+
+def test_what_is_wrong_with_a_frame_is_said_in_the_words_of_python() -> None:
+    frame = patients(60)
+    outcome: dict[str, Any] = {"time": "days", "event": "died"}
+    for changes, parameter, words in (
+        ({"time": "day"}, "time", "time= names the column 'day', which the table does not have. Did you mean 'days'?"),
+        ({"event": "stage"}, "event_values", "for example with event_values=['"),
+        ({"event_values": [7]}, "event_values", "event_values= names '7', which the column 'died' does not hold"),
+        ({"numeric": ["stage"]}, "numeric", "Leave it out of numeric=, or repair it"),
+        ({"drop": "stage"}, "drop", "drop= is the text 'stage'. Pass a list, such as drop=['stage']."),
+        ({"frame": frame.to_dict()}, "frame", "a dict arrived, but a pandas DataFrame is expected"),
+    ):
+        with pytest.raises(CohortError) as caught:
+            Cohort.from_frame(**{"frame": frame, **outcome, **changes})
+        assert words in str(caught.value)
+        assert caught.value.parameter == parameter
+        assert caught.value.remedy
+    twice = pd.concat([frame, frame[["days"]]], axis=1)
+    with pytest.raises(CohortError, match="time= names the column 'days', but the table has more than one"):
+        Cohort.from_frame(twice, **outcome)
+
+
 # --- columns ------------------------------------------------------------------------------------------------
 
 
@@ -356,6 +427,21 @@ def test_unusual_codings_are_asked_about() -> None:
         coding.read(pd.Series(["dead", "unknown"], name="s"))
 
 
+def test_codings_in_files_of_version_0_1_are_understood() -> None:
+    """That version wrote words about where a coding came from; whoever reads them now gets a code."""
+    told = "as told by --event-value"
+    for events, censored, how, others, code in (
+        (["1"], ["0"], "0/1", False, "0/1"),
+        (["2"], ["1"], "guessed from 1/2: 2 is the event, as in R", False, "1/2"),
+        (["dead"], ["alive"], "guessed from the words", False, "words"),
+        (["1"], ["0"], told, True, "told"),
+    ):
+        saved = {"events": events, "censored": censored, "how": how, "others_censored": others}
+        coding = EventCoding.from_dict(saved)
+        assert coding.how == code
+        assert EventCoding.from_dict(coding.to_dict()) == coding
+
+
 def test_dates_become_durations_only_with_a_start(tmp_path: Path) -> None:
     frame = patients(60)
     first = pd.Series(pd.Timestamp("2010-01-04") + pd.to_timedelta(np.arange(60) % 28, "D"))
@@ -430,6 +516,25 @@ def test_horizons_are_round_and_inside_the_follow_up() -> None:
     assert all(0 < h.time <= last for h in chosen)
     assert {h.label[-1] for h in chosen} <= set("dwmy")
     assert all(f"{h.time:.2g}" == h.label or float(h.label) == h.time for h in choose_horizons(y, None, last))
+
+
+def test_horizons_that_patients_can_say_something_about() -> None:
+    frame = patients(400)
+    y = make_outcome(frame["days"], frame["died"])
+    last, end = last_usable_time(y["time"], y["event"]), float(y["time"].max())
+    first = float(y["time"][y["event"]].min())
+    asked = [first / 2, first, last, (last + end) / 2, end, 2 * end]
+    usable, unusable = usable_horizons(asked, y)
+    assert usable == [first, last]
+    assert [(one.time, one.why) for one in unusable] == [
+        (asked[0], "no event yet"), (asked[3], "few under observation"), (end, "follow-up over"),
+        (2 * end, "follow-up over"),
+    ]  # fmt: skip
+    assert unusable[1].describe("days").startswith("too few of these patients are under observation after ")
+    early = y[y["time"] < last / 2]
+    assert [one.why for one in usable_horizons([last], y, early)[1]] == ["training over"]
+    censored = make_outcome(frame["days"], 0 * frame["died"])
+    assert [one.why for one in usable_horizons([last], censored)[1]] == ["no event yet"]
 
 
 # --- checks -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import string
 import tomllib
 from collections import defaultdict
 from pathlib import Path
@@ -67,3 +68,64 @@ def test_the_map_shows_the_rooms_that_there_are_in_their_order() -> None:
     rooms = [name.removesuffix("/").removesuffix(".py") for name in drawn]
     assert set(rooms) == set(floor)
     assert rooms == sorted(rooms, key=floor.__getitem__), "a room stands below one that it may be imported from"
+
+
+# Modules outside the command line in which a text may hold --word, each with the reason.
+SPEAK_OF_OPTIONS = {
+    "report/svg.py": "names of colours in CSS",
+    "experiments/reproduce.py": "the command that makes the results again, for their README",
+}
+
+
+def test_python_users_never_read_an_option_of_the_command_line() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and not module.startswith("cli/"):
+                found[module] += re.findall(r"(?<![\w-])(?:--[a-z][\w-]*|-o\b)", node.value)
+    assert {module for module, words in found.items() if words} == set(SPEAK_OF_OPTIONS), found
+
+
+def calls(name: str) -> list[tuple[str, ast.Call]]:
+    return [
+        (f"{module}:{node.lineno}", node)
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    ]
+
+
+def test_templates_of_messages_are_constant_and_name_real_parameters() -> None:
+    """An f-string would read braces of a user's column as fields; a field without a value is a parameter."""
+    import inspect
+
+    import dcsurv.cohort as room
+
+    functions = [getattr(room, name) for name in room.__all__] + [room.Cohort.from_frame]
+    real = {name for one in functions if callable(one) for name in inspect.signature(one).parameters}
+    found = calls("Message")
+    assert len(found) > 20
+    for place, call in found:
+        template = call.args[0]
+        assert isinstance(template, ast.Constant), place
+        fields = {name for _, name, _, _ in string.Formatter().parse(template.value) if name}
+        given = {keyword.arg for keyword in call.keywords}
+        assert given <= fields, place
+        assert fields - given <= real, place
+    for place, call in calls("Parameter"):
+        name = call.args[0]
+        assert not isinstance(name, ast.Constant) or name.value in real, place
+
+
+def test_errors_and_findings_name_the_parameter_that_their_remedy_is_about() -> None:
+    for place, call in [*calls("CohortError"), *calls("InputError"), *calls("Finding")]:
+        if place.startswith("cli/"):
+            continue
+        named = {keyword.arg: keyword.value for keyword in call.keywords}
+        sentences = [
+            node for node in ast.walk(call) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Message"
+        ]
+        about = [one for one in sentences if not any("ModelChoice" in ast.unparse(k.value) for k in one.keywords)]
+        if about:
+            positional = len(call.args) > 4 and ast.unparse(call.func) == "Finding"
+            assert "parameter" in named or positional, place

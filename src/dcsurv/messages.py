@@ -1,6 +1,6 @@
 """Sentences for users that know which parameters they speak of, so that each way of use says them in its own words.
 
-A Python user reads ``time=``, a user of the command line ``--time``: the same message, said by two speakers.
+A Python user reads ``time=``, a user of the command line its option: the same message, said by two speakers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ModelParameter:
     """A parameter of a model with a value that is proposed for it: ``n_nodes=15``."""
 
     name: str
@@ -44,7 +44,7 @@ class ModelChoice:
         return self.name
 
 
-Reference: TypeAlias = Parameter | Setting | ModelChoice
+Reference: TypeAlias = Parameter | ModelParameter | ModelChoice
 Speaker: TypeAlias = Callable[[Reference], str]
 
 
@@ -64,8 +64,8 @@ class Message(str):
     >>> message = Message("Check {time} for {column!r}.", column="days")
     >>> print(message)
     Check time= for 'days'.
-    >>> message.say(lambda reference: f"--{reference.name}")
-    "Check --time for 'days'."
+    >>> message.say(lambda reference: f"the option {reference.name!r}")
+    "Check the option 'time' for 'days'."
     """
 
     template: str
@@ -91,7 +91,7 @@ def _filled(template: str, values: dict[str, Any], speaker: Speaker) -> str:
 
 
 def _said(value: Any, speaker: Speaker) -> Any:
-    if isinstance(value, Parameter | Setting | ModelChoice):
+    if isinstance(value, Parameter | ModelParameter | ModelChoice):
         return speaker(value)
     return say(value, speaker) if isinstance(value, str) else value
 

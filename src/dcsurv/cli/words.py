@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from dcsurv.messages import Parameter, Reference, Setting
+from dcsurv.messages import ModelParameter, Parameter, Reference
 
 # Options that are not called like the parameter.
 _OPTIONS = {"event_values": "--event-value", "path": "the file"}
@@ -12,7 +12,7 @@ _OPTIONS = {"event_values": "--event-value", "path": "the file"}
 
 def option(reference: Reference) -> str:
     """Say a parameter as an option: ``--time``, ``--event-value 2``, ``--set n_nodes=15``, ``--model coxph``."""
-    if isinstance(reference, Setting):
+    if isinstance(reference, ModelParameter):
         return f"--set {shlex.quote(f'{reference.name}={reference.value}')}"
     if not isinstance(reference, Parameter):
         return f"--model {reference.name.lower()}"

@@ -14,7 +14,7 @@ from dcsurv.cohort.horizons import last_usable_time, least_at_risk
 from dcsurv.cohort.leakage import leaks, one_sided
 from dcsurv.durations import Horizon, describe_time
 from dcsurv.grid import TimeGrid
-from dcsurv.messages import Message, ModelChoice, Parameter, Setting, listed, plural
+from dcsurv.messages import Message, ModelChoice, ModelParameter, Parameter, listed, plural
 from dcsurv.target import make_outcome
 
 _EVENTS_PER_FEATURE, _EVENTS_PER_BUCKET, _FEW_EVENTS = 10, 5, 50
@@ -189,7 +189,7 @@ def _intervals(cohort: Cohort) -> Iterator[Finding]:
             "events.",
             Message(
                 "Use fewer of them, such as {fewer}, or {model}.",
-                fewer=Setting("n_nodes", 15),
+                fewer=ModelParameter("n_nodes", 15),
                 model=ModelChoice("CoxPH"),
             ),
             numbers={"intervals": grid.size, "thin": thin},

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dcsurv.figures import evaluation as draw
-from dcsurv.metrics import evaluate
 from dcsurv.messages import short
+from dcsurv.metrics import evaluate
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, with_interval
 from dcsurv.report.levels import FEW_VALUES, SMALL_CELL, is_number, pooled_levels, small_cells
 from dcsurv.report.performance import intervals_text

@@ -4,13 +4,25 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check docs bench quality paper calibrated tuning development datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
 
-test: check
-	$(BIN)/python -m pytest -n 2
+test: check pytest
+
+# Tests of one file stay in one process, in the order of tests/conftest.py: what they share is made once.
+pytest: $(VENV)/.development
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(PYTEST_OPTIONS)
+
+# The same in another order: `make shuffle SEED=7`.
+SEED ?= 1
+shuffle:
+	$(MAKE) pytest PYTEST_OPTIONS="--shuffle $(SEED)"
+
+# The tests on every Python among 3.11, 3.12 and 3.13 that is found; writes docs/results/matrix.
+matrix:
+	$(PYTHON) scripts/matrix.py
 
 check: $(VENV)/.development
 	$(BIN)/ruff check .
@@ -69,4 +81,4 @@ $(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.runtime
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -198,6 +198,48 @@ def conventions() -> str:
     return _table(["metric", "default", "paper"], rows)
 
 
+def authors_code() -> str:
+    """Return print, the authors' code and ours on the same split, on the whole test set."""
+    authors = _authors()
+    metrics, runs = authors["metrics"], authors["runs"]
+    ours = {f"{row['dataset']} {row['model']}": row for row in _rows(PAPER_TABLES / "point-values.csv")}
+    tables = [_rows(PAPER_TABLES / f"table-{number}.csv") for number in ("III", "IV", "V")]
+    printed = [{f"{row['dataset']} {row['model']}": float(row["printed"]) for row in table} for table in tables]
+    rows = []
+    for name, found in runs.items():
+        dataset, model = name.split()
+        cells = [
+            _slashed([table[name] for table in printed], 3),
+            "; ".join(_slashed(run, 4) for run in found),
+            _slashed([float(ours[name][f"paper {metric}"]) for metric in metrics], 4),
+        ]
+        rows.append((dataset.upper(), model, *cells))
+    caption = f"{' / '.join(metrics)}; runs of the authors' code one by one. Settings: {authors['settings']}."
+    header = ["cohort", "model", "print (mean of ten resamples)", "authors' code", "ours"]
+    return _table(header, rows) + "\n\n" + caption
+
+
+def authors_variants() -> str:
+    """Return what was tried to reach the printed DDC of DCS-quant on FLCHAIN."""
+    found = _authors()["variants"]
+    rows = [
+        ({"authors": "the authors'", "ours": "ours"}[one["code"]], one["change"], ", ".join(map(str, one["DDC"])))
+        for one in found
+    ]
+    return _table(["code", "change", "DDC"], rows)
+
+
+def authors_epochs() -> str:
+    """Return the CPU time of an epoch in both."""
+    rows = []
+    for name, seconds in _authors()["cpu_seconds_per_epoch"].items():
+        dataset, model = name.split()
+        ratio = sum(seconds["authors"]) / len(seconds["authors"]) / (sum(seconds["ours"]) / len(seconds["ours"]))
+        cells = [" to ".join(map(str, seconds[code])) for code in ("authors", "ours")]
+        rows.append((dataset.upper(), model, *cells, f"{ratio:.0f}"))
+    return _table(["cohort", "model", "authors' code", "ours", "times less"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "quality": quality,
     "bench": bench,
@@ -209,6 +251,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
+    "authors-code": authors_code,
+    "authors-variants": authors_variants,
+    "authors-epochs": authors_epochs,
     "metrics": metrics,
     "conventions": conventions,
 }
@@ -247,6 +292,15 @@ def _number(text: str) -> str:
 def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def _slashed(values: list[float], digits: int) -> str:
+    return " / ".join(f"{value:.{digits}f}" for value in values)
+
+
+def _authors() -> dict[str, Any]:
+    out: dict[str, Any] = json.loads((RESULTS / "paper" / "authors-code.json").read_text(encoding="utf-8"))
+    return out
 
 
 def _benchmarks() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+from typing import Final
 
 import numpy as np
 import pytest
@@ -15,6 +16,17 @@ settings.register_profile(
     "dcsurv", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("dcsurv")
+
+# Files whose tests take longest come first, so that no process is left alone with one of them in the end.
+LONG: Final = (
+    "test_wheel",
+    "test_tuning",
+    "test_docs",
+    "test_experiments",
+    "test_report",
+    "test_cli_robust",
+    "test_models",
+)
 
 # A job that a script starts in the background ignores Ctrl-C, and so would the commands that the tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -37,7 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     seed = config.getoption("--shuffle")
     if seed is None:
+        items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
         return
     rng = random.Random(seed)
     files = {item.path: rng.random() for item in items}
-    items.sort(key=lambda item: (files[item.path], str(item.path), rng.random()))
+    items.sort(key=lambda item: (files[item.path], rng.random()))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
@@ -223,6 +224,18 @@ def test_arrays_and_outcomes_in_other_forms(name: str, table: Any, metabric: Any
     as_tuple = (y["time"][:200], y["event"][:200])
     for outcome in (as_frame, as_tuple):
         np.testing.assert_array_equal(clone(model).fit(table, outcome).predict(table), expected)
+
+
+def test_polars_in_pandas_out(metabric: Any) -> None:
+    X, y = metabric
+    model = CoxPH().fit(X[:800], y[:800])
+    outcome = pl.DataFrame({"months": y["time"], "dead": y["event"]})
+    other = pl.from_pandas(X.astype(dict.fromkeys(X.select_dtypes("category"), "str")))
+    same = CoxPH().fit(other[:800], outcome[:800])
+    assert same.feature_names_in_.tolist() == X.columns.tolist()
+    curves = same.predict_survival_function(other[800:])
+    np.testing.assert_array_equal(curves.values, model.predict_survival_function(X[800:]).values)
+    assert same.score(other[800:], outcome[800:]) == model.score(X[800:], y[800:])
 
 
 @pytest.mark.parametrize("preprocess", [None, StandardScaler(), "auto"], ids=["none", "transformer", "auto"])

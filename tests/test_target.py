@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +24,22 @@ TIME, EVENT = [3.0, 1.0, 2.0], [1, 0, 1]
         pd.DataFrame({"time": TIME, "event": np.array(EVENT, dtype=bool)}, index=[7, 8, 9]),
         np.array(list(zip(np.array(EVENT, dtype=bool), TIME, strict=True)), dtype=[("cens", "?"), ("days", "f8")]),
         np.array(list(zip(TIME, EVENT, strict=True)), dtype=[("time", "f4"), ("event", "i4")]),
+        pd.DataFrame({"os_months": TIME, "dead": EVENT}),
+        pd.DataFrame({"dead": pd.array([True, False, True], dtype="boolean"), "months": pd.array([3, 1, 2], "Int64")}),
+        {"status": EVENT, "days": TIME},
+        pl.DataFrame({"time": TIME, "event": EVENT}),
+        pl.DataFrame({"dead": [True, False, True], "months": [3, 1, 2]}),
+        pl.DataFrame({"dead": [True, False, True], "months": TIME}).to_struct(),
+        (pl.Series(TIME), pl.Series(EVENT)),
+        {"time": pl.Series(TIME), "event": pl.Series([True, False, True])},
+        pa.table({"event": [True, False, True], "time": TIME}),
     ],
-    ids=["ours", "tuple", "dict", "frame", "bool frame", "scikit-survival", "other order"],
-)
+    ids=[
+        "ours", "tuple", "dict", "frame", "bool frame", "scikit-survival", "other order", "other names", "nullable",
+        "dict with other names", "polars", "polars with other names", "polars struct", "polars columns", "polars dict",
+        "pyarrow",
+    ],
+)  # fmt: skip
 def test_every_form_of_y_means_the_same(y):
     outcome = check_outcome(y)
     assert outcome.dtype == OUTCOME_DTYPE
@@ -59,13 +74,23 @@ def test_bad_outcomes_are_refused_in_words(time, event, words):
     [
         (np.array([1.0, 2.0]), "make_outcome"),
         ((TIME, EVENT, TIME), "tuple of 3"),
-        ({"time": TIME, "status": EVENT}, "exactly 'time' and 'event'"),
+        ({"days": TIME, "status": [1, 2, 2]}, "neither of them holds just 0 and 1"),
+        (pd.DataFrame({"days": [0, 1, 1], "dead": EVENT}), "both of them hold just 0 and 1"),
+        (pd.DataFrame({"days": TIME, "dead": EVENT, "age": TIME}), "two are expected"),
+        (pl.DataFrame({"days": TIME, "name": ["a", "b", "c"]}), "neither of them holds"),
+        (pl.Series(TIME), "cannot be told apart"),
+        (pl.DataFrame({"time": TIME, "event": [True, None, False]}), "event must be 0 or 1; missing.*row 1"),
+        (pd.DataFrame({"time": pd.array([1, None, 2], "Int64"), "event": EVENT}), "time must be finite.*row 1"),
         (pd.DataFrame({"entry": [0, 0, 1], "time": TIME, "event": EVENT}), "Left truncation is not supported"),
     ],
 )
 def test_bad_containers_are_refused_in_words(y, words):
     with pytest.raises(ValueError, match=words):
         check_outcome(y)
+
+
+def test_a_name_decides_where_the_values_do_not():
+    assert check_outcome(pd.DataFrame({"Time": [1, 1, 0], "dead": [1, 0, 1]}))["event"].tolist() == [True, False, True]
 
 
 def test_too_few_events_and_wrong_length_are_refused():

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 
+from dcsurv._frames import as_pandas
 from dcsurv.nonparametric import LOWEST_CENSORING, StepFunction, breslow, censoring_curve
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import BoolArray, FloatArray, IntArray, check_outcome, check_sample_weight
@@ -243,6 +244,7 @@ def _as_columns(X: Any, names: Sequence[str] | None) -> tuple[npt.NDArray[Any], 
     """
     if names is not None:
         return np.asarray(X), list(names)
+    X = as_pandas(X)
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X)).add_prefix("column ")
     try:
         return _numbers(frame)

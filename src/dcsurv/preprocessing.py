@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from dcsurv._frames import as_pandas
 from dcsurv.plain import level_text
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -82,7 +83,8 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     number that was constant in ``fit`` becomes 0. Columns without a single value in ``fit`` and infinite values
     are refused.
 
-    Columns of a DataFrame are found by name, in any order.
+    Columns of a DataFrame, of pandas or polars, are found by name, in any order; those that were not there in ``fit``
+    are ignored with a warning.
 
     Parameters
     ----------
@@ -221,10 +223,14 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if named and fitted_with_names:
             missing = [name for name in known if name not in frame.columns]
             extra = [name for name in frame.columns if name not in set(known)]
-            if missing or extra:
+            if missing:
                 raise ValueError(
-                    f"the columns of X differ from those of fit: missing {missing}, not known {extra}. "
-                    f"Pass exactly {known}, in any order."
+                    f"X lacks the columns {missing} that were there in fit (it has others: {extra[:10]}). Rename or "
+                    "add them; columns are found by name, in any order."
+                )
+            if extra:
+                warnings.warn(
+                    f"columns of X that were not there in fit are ignored: {extra[:10]}.", UserWarning, stacklevel=3
                 )
             return frame
         if frame.shape[1] != len(known):
@@ -253,6 +259,7 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _as_frame(X: Any) -> tuple[pd.DataFrame, bool]:
     """Return X as a DataFrame with string column names, and whether the names are the caller's own."""
+    X = as_pandas(X)
     named = False
     if isinstance(X, pd.DataFrame):
         strings = [isinstance(name, str) for name in X.columns]

@@ -6,12 +6,15 @@ and one place that says what is wrong with it.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from dcsurv._frames import as_pandas
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -180,14 +183,15 @@ def _strata(event: BoolArray, parts: int) -> BoolArray | None:
 
 def _take_apart(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Find the time and the event column in whatever arrived."""
+    y = as_pandas(y)
     if isinstance(y, pd.DataFrame):
         return _from_names({str(c): y[c].to_numpy() for c in y.columns}, f"a DataFrame with columns {list(y.columns)}")
     if isinstance(y, Mapping):
-        return _from_names({str(k): np.asarray(v) for k, v in y.items()}, f"a dict with keys {list(y)}")
+        return _from_names({str(k): _filled(v) for k, v in y.items()}, f"a dict with keys {list(y)}")
     if isinstance(y, tuple):
         if len(y) != 2:
             raise ValueError(f"y is a tuple of {len(y)} parts, but (time, event) is expected. {_HOW_TO_BUILD}")
-        return np.asarray(y[0]), np.asarray(y[1])
+        return _filled(y[0]), _filled(y[1])
     array = np.asarray(y)
     if array.dtype.names is None:
         raise ValueError(
@@ -195,33 +199,55 @@ def _take_apart(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
             f"apart. {_HOW_TO_BUILD}"
         )
     names = array.dtype.names
-    if set(names) != {"event", "time"} and len(names) == 2:
-        # scikit-survival lets users name the fields freely; the boolean one is the event.
-        booleans = [name for name in names if array.dtype[name] == np.bool_]
-        if len(booleans) == 1:
-            event_name = booleans[0]
-            time_name = next(name for name in names if name != event_name)
-            return array[time_name], array[event_name]
     return _from_names({name: array[name] for name in names}, f"a structured array with fields {list(names)}")
 
 
 def _from_names(columns: dict[str, npt.NDArray[Any]], what: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Tell time and event apart: by their names if these are 'time' and 'event', else by what they hold."""
     entry = sorted(name for name in columns if name.lower() in _ENTRY_NAMES)
     if entry:
         raise ValueError(
             f"y is {what}; {entry[0]!r} looks like an entry time. Left truncation is not supported: "
             "every patient must be observed from time 0."
         )
-    if set(columns) != {"event", "time"}:
-        raise ValueError(f"y is {what}, but exactly 'time' and 'event' are expected. {_HOW_TO_BUILD}")
-    return columns["time"], columns["event"]
+    if len(columns) != 2:
+        raise ValueError(f"y is {what}, but two are expected, the time and the event. {_HOW_TO_BUILD}")
+    if set(columns) == {"event", "time"}:
+        return columns["time"], columns["event"]
+    booleans = [name for name, column in columns.items() if column.dtype == np.bool_]
+    events = booleans if len(booleans) == 1 else [name for name, column in columns.items() if _is_indicator(column)]
+    if len(events) == 2:  # such as patients who all had the event at time 1
+        events = [name for name in events if name.lower() != "time"]
+    if len(events) != 1:
+        found = "neither of them holds" if not events else "both of them hold"
+        raise ValueError(
+            f"y is {what}; {found} just 0 and 1, or True and False, so it is not clear which is the event. Call them "
+            f"'time' and 'event', or build y with dcsurv.make_outcome(time, event)."
+        )
+    (time,) = (column for name, column in columns.items() if name != events[0])
+    return time, columns[events[0]]
+
+
+def _is_indicator(column: npt.NDArray[Any]) -> bool:
+    """Whether a column holds nothing but 0 and 1, or False and True, apart from gaps."""
+    known = column[~pd.isna(column)]
+    if column.dtype == object:
+        return len(known) > 0 and all(isinstance(value, numbers.Real) and value in (0, 1) for value in known)
+    return len(known) > 0 and column.dtype.kind in "biuf" and bool(np.isin(known, (0, 1)).all())
 
 
 def _filled(column: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a column as an array, with NaN where a masked array hides a value."""
     if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
         return np.ma.filled(column.astype(np.float64), np.nan)
-    return np.asarray(column)
+    return np.asarray(as_pandas(column))
+
+
+def _as_numbers(column: npt.NDArray[Any]) -> FloatArray:
+    """Return a column as float64; None and pandas' own mark of a missing value are NaN."""
+    if column.dtype == object:
+        column = np.where(pd.isna(column), np.nan, column)
+    return column.astype(np.float64)
 
 
 def _assemble(time: npt.NDArray[Any], event: npt.NDArray[Any]) -> npt.NDArray[np.void]:
@@ -246,7 +272,7 @@ def _check_time(time: npt.NDArray[Any]) -> FloatArray:
             "event or the last contact."
         )
     try:
-        values = time.astype(np.float64)
+        values = _as_numbers(time)
     except (TypeError, ValueError):
         raise ValueError(
             f"time holds values that are not numbers, such as {str(time[0])!r}. Convert them first."
@@ -260,7 +286,7 @@ def _check_event(event: npt.NDArray[Any]) -> BoolArray:
     if event.dtype == np.bool_:
         return event
     try:
-        codes = event.astype(np.float64)
+        codes = _as_numbers(event)
     except (TypeError, ValueError):
         raise ValueError(
             f"event holds values that are not 0/1, such as {str(event[0])!r}. Code an observed event as 1, "

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dcsurv._frames import as_pandas
 from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.persistence import Arrays, Header, ModelFileError, save
@@ -247,6 +248,7 @@ class SurvivalEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Check shape, column names and numbers; a DataFrame stays one where columns may be of any type."""
+        X = as_pandas(X)
         # A fitted model goes by what it was fitted with, whatever its parameters say since.
         as_they_are = self.preprocess is None if reset else self.preprocessor_ is None
         if as_they_are:

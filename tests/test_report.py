@@ -18,10 +18,13 @@ import pytest
 
 import dcsurv
 from dcsurv import metrics
+from dcsurv.cohort import Horizon
+from dcsurv.cohort.evaluation import evaluate_curves
 from dcsurv.datasets import load_metabric
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.report import write_report
 from dcsurv.report.hazards import hazard_ratios
+from dcsurv.report.levels import pooled_levels
 from dcsurv.report.provenance import fingerprint
 from dcsurv.report.study import make_study
 from dcsurv.report.write import _OF_A_REPORT
@@ -751,3 +754,27 @@ def test_the_page_prints(browser, path):
     assert data.startswith(b"%PDF")
     assert data.count(b"/Type /Page\n") + data.count(b"/Type /Page/") + data.count(b"/Type /Page ") >= 5
     page.close()
+
+
+def test_levels_are_told_by_what_they_are_not_by_how_they_are_called():
+    texts = pd.Series(["other (unit)", "1 to 3 days", "below 5", "10", "9"] * 10 + ["rare"] * 3 + ["odd"] * 3)
+    found = pooled_levels(texts)
+    assert found.order == ["9", "10", "1 to 3 days", "below 5", "other (unit)", "other (2 levels)"]
+    assert found.other == "other (2 levels)"
+    assert (found.labels == found.other).sum() == 6
+
+
+def test_the_report_and_evaluate_leave_out_the_same_horizons(metabric, tmp_path):
+    X, y, model = metabric["X"], metabric["y"], metabric["reference"]
+    times = np.sort(y["time"])
+    asked = [float(t) for t in (times[0] / 2, times[100], times[-11], times[-5], times[-1] + 1)]
+    study = make_study(
+        model, X, y, X_train=None, y_train=None, reference=None, horizons=asked, unit="days", same_cohort=True,
+        n_bootstrap=0, random_state=0, subgroups=None, patients=None, data_name=None, seen=False,
+    )  # fmt: skip
+    measured = evaluate_curves(
+        y, study.curves, None, [Horizon(f"{t:g}", t) for t in asked], follow_up=study.follow_up, n_bootstrap=0,
+        unit="days",
+    )  # fmt: skip
+    assert set(measured.table["horizon"].dropna()) == set(study.horizons) == {asked[1], asked[2]}
+    assert [text.split(": ")[1] for text in measured.unmeasured] == [f"{reason}." for _, reason in study.left_out]

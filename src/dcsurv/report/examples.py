@@ -8,8 +8,10 @@ import pandas as pd
 from dcsurv.calibration import Band
 from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
+from dcsurv.messages import short
+from dcsurv.plain import level_text
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, percent
-from dcsurv.report.levels import is_number, level_text
+from dcsurv.report.levels import is_number
 from dcsurv.report.study import Study
 
 _RISK_GROUPS = ("low risk", "lower middle", "upper middle", "high risk")
@@ -143,4 +145,6 @@ def _middle(group: pd.Series, everybody: pd.Series) -> object:
 
 
 def _value(value: object) -> str:
-    return NOT_COMPUTED if pd.isna(value) else level_text(value)  # type: ignore[call-overload]
+    if pd.isna(value):  # type: ignore[call-overload]
+        return NOT_COMPUTED
+    return short(float(value)) if isinstance(value, float | np.floating) else level_text(value)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dcsurv.figures import evaluation as draw
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, percent
-from dcsurv.report.levels import SMALL_CELL, is_number, level_text, pooled_levels, small_cells
+from dcsurv.report.levels import SMALL_CELL, Levels, is_number, level_texts, pooled_levels, small_cells
 from dcsurv.report.study import Study
 
 _MAX_FEATURES = 40
@@ -130,15 +130,13 @@ def _digits(column: pd.Series) -> int:
     return int(np.clip(1 - np.floor(np.log10(spread)), 0, 6))
 
 
-def _levels(
-    texts: pd.Series, groups: dict[str, npt.NDArray[np.bool_]], train: pd.Series | None
-) -> dict[str, list[str]]:
+def _levels(levels: Levels, groups: dict[str, npt.NDArray[np.bool_]], train: pd.Series | None) -> dict[str, list[str]]:
     """Return by level the cells of the table: all, event, censored and, if there is one, training."""
-    counts = pd.DataFrame({key: texts[rows].value_counts() for key, rows in groups.items()}).fillna(0).astype(int)
-    counts = counts.loc[sorted(counts.index, key=lambda level: (level.startswith("other ("), _order(level)))]
+    counts = pd.DataFrame({key: levels.labels[rows].value_counts() for key, rows in groups.items()})
+    counts = counts.fillna(0).astype(int).loc[levels.order]
     hide = small_cells(counts[["event", "censored"]])
     out: dict[str, list[str]] = {}
-    trained = None if train is None else _training_cells(train, [str(level) for level in counts.index])
+    trained = None if train is None else _training_cells(train, levels)
     for level, row in counts.iterrows():
         cells = []
         for key in groups:
@@ -149,24 +147,18 @@ def _levels(
     return out
 
 
-def _training_cells(train: pd.Series, levels: list[str]) -> dict[str, str]:
+def _training_cells(train: pd.Series, levels: Levels) -> dict[str, str]:
     """Count the levels of the training patients; beside a small cell, another one is hidden, or the sum would tell."""
-    texts = train.astype(object).map(level_text, na_action="ignore").dropna()
-    counts = {
-        level: int((~texts.isin(levels) if level.startswith("other (") else texts == level).sum()) for level in levels
-    }
+    texts = level_texts(train).dropna()
+    shown = [level for level in levels.order if level != levels.other]
+    counts = {level: int((texts == level).sum()) for level in shown}
+    if levels.other is not None:
+        counts[levels.other] = int((~texts.isin(shown)).sum())
     hidden = {level for level, count in counts.items() if 0 < count < SMALL_CELL}
-    large = [level for level in levels if counts[level] >= SMALL_CELL]
+    large = [level for level in levels.order if counts[level] >= SMALL_CELL]
     if hidden and large:
         hidden.add(min(large, key=lambda level: counts[level]))
     return {
         level: _HIDDEN if level in hidden else f"{count:,} ({percent(count / max(1, len(texts)))})"
         for level, count in counts.items()
     }
-
-
-def _order(level: str) -> tuple[int, float, str]:
-    try:
-        return 0, float(level.replace(",", "")), level
-    except ValueError:
-        return 1, 0.0, level

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dcsurv.figures import evaluation as draw
-from dcsurv.messages import short
 from dcsurv.metrics import evaluate
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, with_interval
-from dcsurv.report.levels import FEW_VALUES, SMALL_CELL, is_number, pooled_levels, small_cells
+from dcsurv.report.levels import FEW_VALUES, SMALL_CELL, Levels, is_number, pooled_levels, small_cells, thirds
 from dcsurv.report.performance import intervals_text
 from dcsurv.report.study import Study
 
@@ -64,12 +63,12 @@ def subgroups(study: Study) -> Section:
     return section
 
 
-def _evaluated(study: Study, columns: dict[str, pd.Series], t: float | None) -> tuple[pd.DataFrame, bool]:
+def _evaluated(study: Study, columns: dict[str, Levels], t: float | None) -> tuple[pd.DataFrame, bool]:
     """Evaluate every group; also return whether numbers of events are withheld."""
     rows: list[dict[str, Any]] = []
     withheld = False
-    for column, labels in columns.items():
-        groups = [(group, (labels == group).to_numpy()) for group in _ordered(labels)]
+    for column, levels in columns.items():
+        groups = [(group, (levels.labels == group).to_numpy()) for group in levels.order]
         found = [{"column": column, "group": group} | _one(study, inside, t) for group, inside in groups]
         if small_cells([[study.y["event"][i].sum(), (~study.y["event"][i]).sum()] for _, i in groups]):
             withheld = True  # of all groups, because the sum is known
@@ -120,7 +119,7 @@ def _pictures(study: Study, table: pd.DataFrame, t: float | None, overall: float
     return pictures
 
 
-def _columns(study: Study) -> dict[str, pd.Series]:
+def _columns(study: Study) -> dict[str, Levels]:
     """Return by column a label for every patient."""
     if isinstance(study.subgroups, Mapping):
         out = {str(name): pd.Series(np.asarray(labels, dtype=object)) for name, labels in study.subgroups.items()}
@@ -134,30 +133,8 @@ def _columns(study: Study) -> dict[str, pd.Series]:
     return {str(name): _labels(study.X[name]) for name in names}
 
 
-def _labels(column: pd.Series) -> pd.Series:
-    if is_number(column):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        low, high = np.nanquantile(values, [1 / 3, 2 / 3])
-        names = [f"below {short(low)}", f"{short(low)} to {short(high)}", f"above {short(high)}"]
-        place = np.where(values < low, 0, np.where(values <= high, 1, 2))
-        out = pd.Series(np.array(names, dtype=object)[place])
-        return out.where(~np.isnan(values), None)
-    return pooled_levels(column.reset_index(drop=True))
-
-
-def _ordered(labels: pd.Series) -> list[str]:
-    found = [str(label) for label in labels.dropna().unique()]
-
-    def place(label: str) -> tuple[int, float, str]:
-        thirds = [label.startswith("below "), " to " in label, label.startswith("above ")]
-        if any(thirds):
-            return 0, float(thirds.index(True)), label
-        try:
-            return 1, float(label.replace(",", "")), label
-        except ValueError:
-            return 2, float(label.startswith("other (")), label
-
-    return sorted(found, key=place)
+def _labels(column: pd.Series) -> Levels:
+    return thirds(column) if is_number(column) else pooled_levels(column.reset_index(drop=True))
 
 
 def _one(study: Study, inside: Any, t: float | None) -> dict[str, Any]:

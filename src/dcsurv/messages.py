@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -126,6 +127,43 @@ class InputError(ValueError):
     def say(self, speaker: Speaker) -> str:
         """Return the text of the error in the speaker's words."""
         return f"{say(self.message, speaker)} {say(self.remedy, speaker)}".strip()
+
+
+class MissingExtra(InputError, ImportError):
+    """A package is not installed that only some jobs need.
+
+    Parameters
+    ----------
+    what : str
+        What needs it.
+    extra : str
+        The extra of dcsurv that brings it.
+
+    Examples
+    --------
+    >>> from dcsurv.messages import MissingExtra
+    >>> print(MissingExtra("A Parquet file", "parquet"))
+    A Parquet file needs a package that a plain install leaves out. Install it: pip install "dcsurv[parquet]"
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs a package that a plain install leaves out.",
+            remedy=f'Install it: pip install "dcsurv[{extra}]"',
+        )
+        self.what, self.extra = what, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return MissingExtra, (self.what, self.extra)
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Turn a failing import of a package that an extra brings into words that name the extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(what, extra) from error
 
 
 def listed(items: Sequence[object], limit: int = 6) -> str:

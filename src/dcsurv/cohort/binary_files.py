@@ -11,11 +11,12 @@ import pandas as pd
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import MISSING, TableFormat, clean_names
-from dcsurv.messages import Message, listed
+from dcsurv.messages import Message, listed, needs_extra
 
 
 def inspect_parquet(file: TableFile) -> TableFormat:
-    import pyarrow as pa
+    with needs_extra("A Parquet file", "parquet"):
+        import pyarrow as pa
 
     try:
         names = parquet_file(file).schema_arrow.names

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.reading import read_chunks
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import Horizon
+from dcsurv.messages import needs_extra
 from dcsurv.persistence import written_atomically
 from dcsurv.target import FloatArray
 
@@ -134,30 +136,47 @@ def _restricted_mean(curves: SurvivalCurves, end: float) -> FloatArray:
 
 def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> Iterator[int]:
     """Write the predictions of a file to CSV or Parquet, all or nothing; yield the number of rows so far."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    with written_atomically(path) as stream:
-        kept = _kept_types(form, predictor.keep)
-        schema = pa.schema(
-            [
-                pa.field("row", pa.int64()),
-                *(pa.field(name, kept[name]) for name in predictor.keep),
-                *(pa.field(name, pa.float64()) for name in predictor.names()[1:]),
-            ]
-        )
-        texts = [name for name in predictor.keep if pa.types.is_string(kept[name])]
-        kind = pyarrow.parquet.ParquetWriter if path.suffix.lower() == ".parquet" else pyarrow.csv.CSVWriter
-        writer = None
+    writer = _parquet_writer if path.suffix.lower() == ".parquet" else _csv_writer
+    with written_atomically(path) as stream, writer(stream, predictor, form) as write:
         for predicted in predictor.chunks(form):
-            for name in texts:
-                predicted[name] = predicted[name].map(str, na_action="ignore").astype(object)
-            writer = writer or kind(stream, schema)
-            writer.write_table(pa.Table.from_pandas(predicted, schema=schema, preserve_index=False))
+            write(predicted)
             yield predictor.rows
-        if writer is not None:
-            writer.close()
+
+
+@contextmanager
+def _csv_writer(stream: BinaryIO, predictor: Predictor, form: TableFormat) -> Iterator[Callable[[pd.DataFrame], None]]:
+    header = True
+
+    def write(predicted: pd.DataFrame) -> None:
+        nonlocal header
+        for name in predictor.keep:  # dates are written alike in every chunk
+            predicted[name] = predicted[name].map(str, na_action="ignore")
+        predicted.to_csv(stream, index=False, header=header)
+        header = False
+
+    yield write
+
+
+@contextmanager
+def _parquet_writer(
+    stream: BinaryIO, predictor: Predictor, form: TableFormat
+) -> Iterator[Callable[[pd.DataFrame], None]]:
+    with needs_extra("A Parquet file", "parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+    kept = _kept_types(form, predictor.keep)
+    texts = [name for name in predictor.keep if pa.types.is_string(kept[name])]
+    numbers = {name: pa.float64() for name in predictor.names()[1:]}
+    schema = pa.schema({"row": pa.int64(), **{name: kept[name] for name in predictor.keep}, **numbers})
+
+    def write(predicted: pd.DataFrame) -> None:
+        for name in texts:
+            predicted[name] = predicted[name].map(str, na_action="ignore").astype(object)
+        file.write_table(pa.Table.from_pandas(predicted, schema=schema, preserve_index=False))
+
+    with pq.ParquetWriter(stream, schema) as file:
+        yield write
 
 
 def _kept_types(form: TableFormat, keep: Sequence[str]) -> dict[str, Any]:

@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
+from dcsurv.messages import needs_extra
+
 _ANSWER_WITHIN: Final = "10s"
 
 
 @contextlib.contextmanager
 def connected(cluster: str, refusal: type[ValueError]) -> Iterator[Any]:
     """Yield a client of the scheduler at an address; raise ``refusal`` in words if there is none that can work."""
-    try:
+    with needs_extra("A Dask cluster", "cluster"):
         from distributed import Client
-    except ImportError:
-        raise refusal("cluster= needs Dask: pip install 'dcsurv[cluster]'.") from None
     try:
         client = Client(cluster, timeout=_ANSWER_WITHIN)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:

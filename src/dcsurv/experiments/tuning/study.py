@@ -21,6 +21,7 @@ import numpy as np
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import Space, TuningError, settled, suggest
 from dcsurv.experiments.tuning.trials import State, Steps, TrialResult
+from dcsurv.messages import MissingExtra, needs_extra
 
 # Identities written under another number are not continued.
 FORMAT: Final = 1
@@ -67,6 +68,8 @@ class TrialStudy:
         identity: Mapping[str, Any],
         random_state: int,
     ) -> None:
+        with needs_extra("A search of settings", "tune"):
+            import optuna  # noqa: F401
         self.criterion, self.space, self.random_state = criterion, space, random_state
         self.shared = storage is not None
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
@@ -258,7 +261,7 @@ def _open(storage: Any, name: str, criterion: Criterion) -> Any:
         except TuningError:
             raise
         except ImportError as error:
-            raise TuningError("a study in PostgreSQL needs psycopg: pip install 'dcsurv[postgresql]'.") from error
+            raise MissingExtra("A study in PostgreSQL", "postgresql") from error
         except Exception as error:
             # Two processes that make the same tables at the same moment get in each other's way once.
             if attempt == 4 or (type(error).__name__ == "OperationalError" and "connection" in str(error)):

@@ -1,9 +1,9 @@
 """What the models predict and how that scores on the three cohorts, as digests of every bit and as plain numbers.
 
-``python tests/unchanged.py`` writes ``fixtures/unchanged/expected.json`` anew, ``--check`` compares with it. The file was
-written before the models and metrics were taken apart into records: it shows that only the house has changed, not what
-it computes. Bits depend on the machine's vector instructions, so the digests count where processor and versions are those
-of the file, and the numbers everywhere.
+``python tests/unchanged.py`` writes ``fixtures/unchanged/expected.json`` anew, ``--check`` compares with it. The file
+was written before the models and metrics were taken apart into records: it shows that only the house has changed, not
+what it computes. Bits depend on the machine's vector instructions, so the digests count where processor and versions
+are those of the file, and the numbers everywhere.
 """
 
 from __future__ import annotations

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from typing import Final
 
-import numpy as np
-import pytest
-import torch
-from hypothesis import HealthCheck, settings
+# One thread a process: the workers share the cores already, and threads that wait for each other on a busy machine make
+# the suite several times slower. Set before NumPy and torch are imported, and handed on to subprocesses.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # The same examples in every run, and no limit on the time that one takes.
 settings.register_profile(

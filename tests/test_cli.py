@@ -227,16 +227,15 @@ def test_kept_columns_are_copied_as_they_are(folder: Path, tmp_path: Path) -> No
 def test_settings_change_only_what_they_name(tmp_path: Path) -> None:
     from dcsurv.calibration import default_member
     from dcsurv.cli.choices import build
-    from dcsurv.cli.options import quick_settings
 
-    def changed(usual: Any, parameters: dict[str, Any], settings: Path | None = None) -> set[str]:
-        common = {"unit": None, "seed": 0, "jobs": 1}
+    def changed(usual: Any, parameters: dict[str, Any], settings: Path | None = None, quick: bool = False) -> set[str]:
+        common = {"unit": None, "seed": 0, "jobs": 1, "quick": quick}
         made = build("calibrated", settings_file=settings, parameters=parameters, **common).estimator
         known = usual.get_params(deep=False)
         return {name for name, value in made.get_params(deep=False).items() if value != known[name]}
 
     assert changed(default_member(), {"n_nodes": 15}) == {"n_nodes"}
-    assert changed(default_member(), quick_settings(None)) == {"max_epochs"}
+    assert changed(default_member(), {}, quick=True) == {"max_epochs"}
     tuned = dcsurv.DCS(n_nodes=9, encoder_size=12)
     (tmp_path / "s.json").write_text(
         json.dumps({"model": "dcs", "parameters": {"n_nodes": 9, "encoder_size": 12}}), encoding="utf-8"
@@ -322,7 +321,8 @@ def test_recalibrate_writes_a_new_model(folder: Path, tmp_path: Path) -> None:
     before, after = document["observed_expected_before"], document["observed_expected_after"]
     assert np.abs(np.array(after) - 1).mean() < np.abs(np.array(before) - 1).mean()
     shown = " ".join(run("info", output).stdout.split())
-    assert "Recalibrated" in shown
+    assert "CoxPH, recalibrated" in shown
+    assert "recalibrated on 200 patients" in shown
     assert "l.csv" in shown
     run("predict", output, folder / "later.csv", "-o", tmp_path / "p.csv")
 

@@ -1,9 +1,9 @@
-"""What the models predict and how that scores on the three cohorts, as digests of every bit and as plain numbers.
+"""What the models predict and how that scores on the three cohorts, as digests of every bit and as numbers.
 
 ``python tests/unchanged.py`` writes ``fixtures/unchanged/expected.json`` anew, ``--check`` compares with it. The file
-was written before the models and metrics were taken apart into records: it shows that only the house has changed, not
-what it computes. Bits depend on the machine's vector instructions, so the digests count where processor and versions
-are those of the file, and the numbers everywhere.
+was written before models and metrics were taken apart into records: it shows that only the house has changed, not what
+it computes. Bits depend on the machine's vector instructions, so the digests count where processor and versions are
+those of the file, and the numbers everywhere.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def models() -> dict[str, Any]:
         "DCS": dcsurv.DCS(**_GRID),
         "DCS, paper": dcsurv.DCS(**_GRID, convention="paper"),
         "CalibratedEnsemble": dcsurv.CalibratedEnsemble(
-            estimator=dcsurv.calibration.default_member(300).set_params(max_epochs=3),
+            estimator=dcsurv.calibration.default_member(n_nodes=30, max_epochs=3),
             seeds_per_member=1,
             random_state=0,
             time_unit="days",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dcsurv import calibration, cohort, datasets, experiments, metrics, models
-    from dcsurv.calibration import CalibratedEnsemble, recalibrate
+    from dcsurv.calibration import CalibratedEnsemble, Recalibrated, recalibrate
     from dcsurv.curves import SurvivalCurves
     from dcsurv.experiments.tuning import Tuned, tune
     from dcsurv.follow_up import FollowUp, study_follow_up
     from dcsurv.grid import TimeGrid
+    from dcsurv.kinds import ModelKind
     from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
     from dcsurv.persistence import load
     from dcsurv.report import write_report
@@ -29,6 +30,8 @@ __all__ = [
     "DeepSurv",
     "FollowUp",
     "Kamran",
+    "ModelKind",
+    "Recalibrated",
     "SurvivalCurves",
     "TimeGrid",
     "Tuned",
@@ -52,12 +55,13 @@ __all__ = [
 ]
 
 _ROOM_OF = {
-    **dict.fromkeys(("CalibratedEnsemble", "recalibrate"), "calibration"),
+    **dict.fromkeys(("CalibratedEnsemble", "Recalibrated", "recalibrate"), "calibration"),
     **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),
     "SurvivalCurves": "curves",
+    "ModelKind": "kinds",
     "TimeGrid": "grid",
     "load": "persistence",
     "write_report": "report",

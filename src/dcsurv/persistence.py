@@ -8,18 +8,18 @@ who wrote the file. Formats are numbered: a newer one is refused, an older one k
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.kinds import kind_in_file, kinds
 from dcsurv.plain import plain
 
 FORMAT = 1
@@ -30,29 +30,10 @@ Header: TypeAlias = dict[str, Any]
 # The one entry of safetensors' metadata. It holds header and digest together, because the order of several entries
 # is random, and the same model should give the same bytes.
 _ENTRY = "dcsurv"
-# The rooms whose classes can be saved. They are below this one and are therefore named, not imported.
-_ROOMS = ("dcsurv.models", "dcsurv.calibration")
 
 
 class ModelFileError(ValueError):
     """A model file cannot be read or written."""
-
-
-class Saveable(Protocol):
-    """What a class needs to be kept in a model file."""
-
-    @classmethod
-    def from_saved(cls, header: Header, arrays: Arrays) -> Self: ...
-
-
-S = TypeVar("S", bound=type[Saveable])
-_KINDS: dict[str, type[Saveable]] = {}
-
-
-def saveable(cls: S) -> S:
-    """Class decorator: let :func:`load` build this class from files of its name."""
-    _KINDS[cls.__name__] = cls
-    return cls
 
 
 def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays) -> None:
@@ -124,16 +105,27 @@ def load(path: str | os.PathLike[str]) -> Any:
         If there is no such file.
     """
     header, arrays = read(path)
-    kind = header["kind"]
-    if kind not in _KINDS:
-        for room in _ROOMS:
-            importlib.import_module(room)
-    if kind not in _KINDS:
-        raise ModelFileError(f"{path} holds a model of the unknown kind {kind!r}; known are {sorted(_KINDS)}.")
     try:
-        return _KINDS[kind].from_saved(header, arrays)
+        return from_saved(header, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise ModelFileError(f"{path} does not describe a complete {kind} model: {error}") from error
+        raise ModelFileError(f"{path} does not describe a complete {header['kind']} model: {error}") from error
+
+
+def from_saved(header: Header, arrays: Arrays) -> Any:
+    """Build a model from the contents of a file, or of the part of a file that holds it.
+
+    Raises
+    ------
+    ValueError
+        If the kind is not known, or does not take what it finds.
+    """
+    kind = kind_in_file(header["kind"])
+    if kind is None:
+        known = ", ".join(sorted(one.model.__name__ for one in kinds()))
+        raise ValueError(
+            f"it is of the unknown kind {header['kind']!r}; known are {known}. If an extension brings it, install that."
+        )
+    return kind.model.from_saved(header, arrays)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Header, Arrays]:

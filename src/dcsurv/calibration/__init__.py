@@ -1,18 +1,30 @@
 """Recalibration maps, the cross-fitted ensemble that uses them, and recalibration for another cohort."""
 
-from dcsurv.calibration.ensemble import Band, CalibratedEnsemble, default_member
+from dcsurv.calibration.ensemble import CalibratedEnsemble, default_member
 from dcsurv.calibration.local import Recalibration, recalibrate
-from dcsurv.calibration.maps import HorizonMap, MapSequence, RankPreservingMap, RecalibrationMap, map_from_state
+from dcsurv.calibration.maps import (
+    HorizonMap,
+    MapSequence,
+    RankPreservingMap,
+    RecalibrationMap,
+    make_maps,
+    map_from_state,
+)
+from dcsurv.calibration.recalibrated import FittedOn, Recalibrated
+from dcsurv.models import Band
 
 __all__ = [
     "Band",
     "CalibratedEnsemble",
+    "FittedOn",
     "HorizonMap",
     "MapSequence",
     "RankPreservingMap",
+    "Recalibrated",
     "Recalibration",
     "RecalibrationMap",
     "default_member",
+    "make_maps",
     "map_from_state",
     "recalibrate",
 ]

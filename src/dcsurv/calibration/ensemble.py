@@ -3,70 +3,57 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
-from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
-from dcsurv.calibration.maps import HorizonMap, MapSequence, RankPreservingMap, RecalibrationMap, map_from_state
+from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
+from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
 from dcsurv.curves import Interpolation, SurvivalCurves
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran
-from dcsurv.models.base import Features, Outcome, SurvivalEstimator, plain_random_state
+from dcsurv.kinds import ModelKind, kind_in_file, kind_of, kinds, register
+from dcsurv.models import DCS, SurvivalEstimator
+from dcsurv.models.base import CurveParts, Features
 from dcsurv.models.baseline import thinned
+from dcsurv.models.grid_model import GridEstimator, nodes_for
 from dcsurv.models.network import as_random_state
-from dcsurv.persistence import Arrays, Header, ModelFileError, saveable
-from dcsurv.target import FloatArray, IntArray, fold_indices
+from dcsurv.models.ranges import Range, WholeNumber
+from dcsurv.persistence import Arrays, Header, ModelFileError
+from dcsurv.search_space import Space, TuningError, prefixed
+from dcsurv.target import FloatArray, IntArray, Outcome, fold_indices
 from dcsurv.training import one_thread
 
-_MAPS: dict[str, type[RankPreservingMap] | type[HorizonMap]] = {"rank": RankPreservingMap, "horizon": HorizonMap}
-_MEMBERS: dict[str, type[SurvivalEstimator]] = {
-    kind.__name__: kind for kind in (CoxPH, CoxTime, DCS, DRSA, DeepSurv, Kamran)
-}
-_LEAST_NODES, _MOST_NODES = 10, 40
-# Survival this close to 0 or 1 counts as this on the complementary log-log scale of the bands.
-_EDGE = 1e-12
 
-
-class Band(NamedTuple):
-    """Survival of each patient with a band around it: ``times`` (T,), the others (n, T)."""
-
-    times: FloatArray
-    lower: FloatArray
-    survival: FloatArray
-    upper: FloatArray
-
-
-def default_member(n_events: int | None = None) -> DCS:
+def default_member(**changes: Any) -> DCS:
     """Return what a calibrated ensemble is made of by default: a DCS without recurrent decoder, unfitted.
+
+    It differs from ``DCS()``: features are spread over bins, the network is wider and has no LSTM, and the number of
+    nodes follows the events. Chosen on cohorts other than the three of the paper: ``docs/results/development``.
 
     Parameters
     ----------
-    n_events
-        Events that it will be trained on: with less than 400 the grid gets a node for every ten of them, but at least
-        ten, because a hazard for each of forty intervals cannot be learnt from a few dozen events.
+    **changes : object
+        Parameters of :class:`DCS` that are to be others, such as ``lam=1.0``.
 
-    Notes
-    -----
-    Its features are spread over bins. Chosen on cohorts other than the three
-    of the paper: ``docs/results/development``.
+    Examples
+    --------
+    >>> from dcsurv.calibration import CalibratedEnsemble, default_member
+    >>> CalibratedEnsemble(estimator=default_member(lam=1.0)).estimator.lam
+    1.0
     """
-    return DCS(
-        n_nodes=_MOST_NODES if n_events is None else int(np.clip(n_events // 10, _LEAST_NODES, _MOST_NODES)),
-        feature_bins=8,
-        encoder_layers=2,
-        encoder_size=64,
-        decoder_layers=0,
-        weight_decay=1e-3,
-    )
+    settings = {
+        "n_nodes": None,
+        "feature_bins": 8,
+        "encoder_layers": 2,
+        "encoder_size": 64,
+        "decoder_layers": 0,
+        "weight_decay": 1e-3,
+    }
+    return DCS(**(settings | changes))
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
 class CalibratedEnsemble(SurvivalEstimator):
     r"""Average of members trained on all folds but one, recalibrated on the folds that were left out.
@@ -77,32 +64,32 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     Parameters
     ----------
-    estimator
-        What the members are: any of the six models, unfitted; default :func:`default_member`, a DCS. Its own
-        ``preprocess`` is not used: the ensemble prepares the features once for all members.
-    n_members
+    estimator : estimator or None, default None
+        What the members are: any model that can be a member, unfitted. None is :func:`default_member`, which is another
+        network than ``DCS()``: to change one of its parameters, use ``default_member(lam=1.0)`` or
+        ``set_params(estimator__lam=1.0)``. Its own ``preprocess`` is not used: the ensemble prepares the features once
+        for all members.
+    n_members : int, default 5
         Number of folds and members, K, at least 2.
-    seeds_per_member
+    seeds_per_member : int, default 3
         Networks, trained from different seeds, whose mean each member is. With one, the maps are fitted on curves of
         single networks, which are more extreme than the mean of all that they then correct. Members without a seed,
         such as CoxPH, are fitted once.
-    maps
+    maps : sequence of str, default ("horizon", "rank")
         Names of the maps in the order in which they are applied: ``"horizon"`` (:class:`HorizonMap`) and ``"rank"``
         (:class:`RankPreservingMap`). An empty tuple averages only.
-    n_jobs
+    n_jobs : int or None, default 1
         Processes that train members at the same time; -1 takes all cores. The result does not depend on it.
-    random_state
+    random_state : int, Generator, RandomState or None, default None
         Seed, generator or None: deals the folds and seeds the members.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`. Features (never outcomes) of all training rows scale and impute.
 
     Attributes
     ----------
-    members_
+    members_ : list of SurvivalEstimator
         The fitted networks of all members, those of one member in a row; their inputs are the features after
-        preprocessing.
-    map_
-        The fitted :class:`MapSequence`.
+        preprocessing, which is fitted to the features (never the outcomes) of all training rows.
+    map_ : MapSequence
+        The fitted maps.
 
     Notes
     -----
@@ -117,9 +104,27 @@ class CalibratedEnsemble(SurvivalEstimator):
     n_jobs: int | None = 1
     random_state: Any = None
 
+    ranges: ClassVar[dict[str, Range]] = {"n_members": WholeNumber(2), "seeds_per_member": WholeNumber(1)}
+
     # --- fitting ------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``estimator__NAME`` sets one of the members, also of those by default.
+
+        Parameters
+        ----------
+        **params : object
+            Parameters of the ensemble, or of its members with ``estimator__`` before their names.
+        """
+        of_members = any(name.startswith("estimator__") for name in params)
+        if of_members and self.estimator is None and params.get("estimator") is None:
+            params.pop("estimator", None)
+            self.estimator = default_member()
+        out: Self = super().set_params(**params)
+        return out
+
+    def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
+        """Train the members on the folds, then fit the maps to what each predicts for its left-out fold."""
         import joblib
 
         events = int(y["event"].sum())
@@ -153,164 +158,118 @@ class CalibratedEnsemble(SurvivalEstimator):
         }
 
     def _template(self, n_events: int) -> SurvivalEstimator:
-        template = default_member(n_events) if self.estimator is None else clone(self.estimator)
+        """Return a member, unfitted, for so many events that it will be trained on."""
+        template: SurvivalEstimator = default_member() if self.estimator is None else clone(self.estimator)
         template.set_params(preprocess=None)
+        if isinstance(template, GridEstimator) and template.n_nodes is None:
+            template.set_params(n_nodes=nodes_for(n_events))  # the same for all members, whatever their folds hold
         return template
 
     def _adopt(self, members: list[SurvivalEstimator]) -> None:
         """Take fitted members and the nodes that follow from theirs."""
         self.members_ = members
         self.interpolation_: Interpolation = members[0].interpolation
-        nodes = np.unique(np.concatenate([member._nodes() for member in members]))
+        nodes = np.unique(np.concatenate([member.nodes for member in members]))
         self.nodes_: FloatArray = nodes[thinned(len(nodes))]
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.estimator is not None and not isinstance(self.estimator, tuple(_MEMBERS.values())):
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be, before anything is trained."""
+        super().check_parameters()
+        kind = kind_of(self.estimator)
+        known = self.estimator is None or isinstance(self.estimator, SurvivalEstimator)
+        if not known or (kind is not None and not kind.is_member):
             raise ValueError(
-                f"estimator is a {type(self.estimator).__name__}, but one of {', '.join(_MEMBERS)} is expected. Curves "
-                "of other models can be recalibrated with HorizonMap and RankPreservingMap."
+                f"estimator is a {type(self.estimator).__name__}, but one of {', '.join(_possible())} is expected. "
+                "Curves of other models can be recalibrated with HorizonMap and RankPreservingMap."
             )
-        for name, least in (("n_members", 2), ("seeds_per_member", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} is {value!r}, but a whole number of at least {least} is expected.")
         make_maps(self.maps)
 
     # --- predicting ---------------------------------------------------------------------------------------
 
-    def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
-        """Predict recalibrated survival curves, the mean of the members; see the models' method of this name."""
-        check_is_fitted(self)
-        if times is not None:
-            out = super().predict_survival_function(X, times)
-            return SurvivalCurves(
-                out.times,
-                out.values,
-                interpolation=self.interpolation_,
-                followed_to=out.followed_to,
-                index=out.index,
-            )
-        # Mapped in chunks, because a map may hold several copies; what rides along as a transform stays one.
-        first: list[SurvivalCurves] = []
-        followed: list[FloatArray] = []
-
-        def mapped(chunk: Features) -> FloatArray:
-            curves = self._curves(chunk)
-            first[:] = first or [curves[:1]]
-            followed.append(self._followed_to(chunk))
-            return curves.with_transform(None).values
-
-        values = self._in_chunks(X, mapped)
-        times, transform = first[0].times, first[0].transform
-        return SurvivalCurves(
-            times,
-            values,
-            interpolation=self.interpolation_,
-            transform=transform,
-            followed_to=np.concatenate(followed),
-            index=X.index if isinstance(X, pd.DataFrame) else None,
-        )
-
-    def predict_band(self, X: Any, times: npt.ArrayLike | None = None, *, level: float = 0.9) -> Band:
-        r"""Predict survival with a band from the spread of the members.
-
-        On the scale :math:`\log(-\log S)` the band is :math:`\pm z` standard deviations of the members' networks, each
-        recalibrated as the ensemble is, around the ensemble; z is the normal quantile of ``level``.
-
-        Parameters
-        ----------
-        times
-            Strictly ascending times; default: the ensemble's nodes.
-        level
-            Share of networks that the band would hold if they were many and normal on that scale.
-
-        Notes
-        -----
-        The band shows how far another training run on such data may lie. It is no confidence interval of the true
-        curve: what all members get wrong it does not show.
-        """
-        if not 0 < level < 1:
-            raise ValueError(f"level is {level}, but a share between 0 and 1 is expected, such as 0.9.")
-        center = self.predict_survival_function(X, times)
-        nodes = center.times
-        if len(self.members_) < 2:
-            raise ValueError("this model has one member, and a band needs the spread of several. Fit an ensemble.")
-        spread = self._in_chunks(X, lambda chunk: self._spread(chunk, nodes))
-        survival = center.values
-        reach = float(norm.ppf((1 + level) / 2)) * spread
-        certain = (survival <= 0) | (survival >= 1)
-        middle = _log_hazard(survival)
-        lower, upper = (
-            np.minimum.accumulate(np.where(certain, survival, np.exp(-np.exp(middle + sign * reach))), axis=1)
-            for sign in (1, -1)
-        )
-        return Band(nodes, np.minimum(lower, survival), survival, np.maximum(upper, survival))
-
-    def _spread(self, X: Features, times: FloatArray) -> FloatArray:
-        """Return the standard deviation over the members of log(-log S), (n, T)."""
-        each = [self.map_.transform(self._on_nodes(self._read(member, X))) for member in self.members_]
-        return np.asarray(np.std([_log_hazard(curves.evaluate(times)) for curves in each], axis=0, ddof=1))
-
-    def _nodes(self) -> FloatArray:
+    @property
+    def nodes(self) -> FloatArray:
+        """The union of the members' nodes."""
         return self.nodes_
 
-    def _survival(self, X: Features) -> FloatArray:
+    @property
+    def has_band(self) -> bool:
+        """Whether :meth:`predict_band` can be asked: there are several networks."""
+        return len(self.members_) > 1
+
+    def survival_at_nodes(self, X: Features) -> FloatArray:
+        """Return the mean of the members at the nodes, before the maps, (n, T)."""
         total = np.zeros((len(X), len(self.nodes_)))
         for member in self.members_:
-            total += self._read(member, X)
+            total += member.curves_of(X).evaluate(self.nodes_)
         return total / len(self.members_)
 
-    def _read(self, member: SurvivalEstimator, X: Features) -> FloatArray:
-        return member._curves(X).evaluate(self.nodes_)
+    def curve_parts(self, prepared: Features) -> CurveParts:
+        """Return the mean of the members, recalibrated; what rides along as a transform stays one."""
+        return parts_of(self.map_.transform(self._on_nodes(self.survival_at_nodes(prepared))))
+
+    @property
+    def display_name(self) -> str:
+        """What to call the model in a sentence: an ensemble also by its members."""
+        kinds_ = sorted({type(member).__name__ for member in self.members_})
+        return f"{type(self).__name__} ({len(self.members_)} × {' / '.join(kinds_)})"
+
+    def before_recalibration(self) -> CalibratedEnsemble | None:
+        """Return the mean of the members without the maps; None if there are no maps."""
+        if not self.map_.maps:
+            return None
+        bare = copy.copy(self)
+        bare.map_ = make_maps(())
+        return bare
+
+    def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
+        """Yield the curves of each network, recalibrated as the ensemble is."""
+        for member in self.members_:
+            yield self.map_.transform(self._on_nodes(member.curves_of(prepared).evaluate(self.nodes_)))
 
     def _on_nodes(self, values: FloatArray) -> SurvivalCurves:
         return SurvivalCurves(self.nodes_, values, interpolation=self.interpolation_)
 
-    def _curves(self, X: Features) -> SurvivalCurves:
-        return self.map_.transform(self._on_nodes(self._survival(X)))
-
-    def _numbers_per_row(self) -> int:
+    def numbers_per_row(self) -> int:
+        """Return how many numbers a prediction holds in memory for each patient."""
         # The maps hold a few copies of curves with some hundred nodes more.
-        return max(16 * len(self.nodes_) + 4096, *(member._numbers_per_row() for member in self.members_))
+        return max(16 * len(self.nodes_) + 4096, *(member.numbers_per_row() for member in self.members_))
 
     # --- files --------------------------------------------------------------------------------------------
 
-    def _to_saved(self) -> tuple[Header, Arrays]:
-        parameters = self.get_params(deep=False)
-        parameters |= plain_random_state(parameters)
-        if not isinstance(self.preprocess, str | None):
-            parameters["preprocess"] = self.preprocess.get_params()
+    def plain_parameters(self) -> Header:
+        """Return the parameters as plain data for a file."""
+        own = {"estimator": None if self.estimator is None else _describe(self.estimator), "maps": list(self.maps)}
+        return {**super().plain_parameters(), **own}
+
+    def get_state(self) -> tuple[Header, Arrays]:
+        """Return members and maps."""
         members, arrays = [], {"ensemble.nodes": self.nodes_}
         for k, member in enumerate(self.members_):
-            header, own = member._to_saved()
+            header, own = member.get_state()
             members.append({**_describe(member), **header, "training": member.training_summary_})
             arrays |= {f"member{k}.{name}": array for name, array in own.items()}
-        parameters |= {
-            "estimator": None if self.estimator is None else _describe(self.estimator),
-            "maps": list(self.maps),
-        }
         conventions = {
             "risk": "minus the mean survival time restricted to the last node",
             "score": "C-td, ties adjusted, S(z) read between nodes",
             "interpolation": self.interpolation_,
         }
-        return {
-            "parameters": parameters,
-            "conventions": conventions,
-            "members": members,
-            "map": self.map_.get_state(),
-        }, arrays
+        return {"conventions": conventions, "members": members, "map": self.map_.get_state()}, arrays
 
     @classmethod
-    def from_saved(cls, header: Header, arrays: Arrays) -> Self:
-        parameters = dict(header["parameters"])
-        if parameters["estimator"] is not None:
-            parameters["estimator"] = _from_description(parameters["estimator"])
-        parameters["maps"] = tuple(parameters["maps"])
-        return super().from_saved({**header, "parameters": parameters}, arrays)
+    def from_saved(cls, header: Header, arrays: Arrays) -> Any:
+        """Rebuild a fitted ensemble from the contents of its file."""
+        older = recalibrated_in_version_01(header, arrays)
+        return super().from_saved(header, arrays) if older is None else older
 
-    def _restore(self, header: Header, arrays: Arrays) -> None:
+    @classmethod
+    def known_parameters(cls, saved: Header) -> Header:
+        """Return the parameters of a file as they are in Python."""
+        member = saved["estimator"]
+        estimator = None if member is None else _from_description(member)
+        return {**saved, "estimator": estimator, "maps": tuple(saved["maps"])}
+
+    def set_state(self, header: Header, arrays: Arrays) -> None:
+        """Set members and maps from a file."""
         members = []
         for k, described in enumerate(header["members"]):
             member = _from_description(described)
@@ -318,7 +277,7 @@ class CalibratedEnsemble(SurvivalEstimator):
             own = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
             member.preprocessor_, member.follow_up_ = None, None
             member.training_summary_ = described["training"]
-            member._restore(described, own)
+            member.set_state(described, own)
             members.append(member)
         if not members:
             raise ValueError("an ensemble without members.")
@@ -331,37 +290,31 @@ class CalibratedEnsemble(SurvivalEstimator):
         self.map_ = restored
 
 
-def make_maps(names: Sequence[str]) -> MapSequence:
-    """Return the maps of these names, unfitted, as one."""
-    if isinstance(names, str) or any(name not in _MAPS for name in names):
-        raise ValueError(f"maps is {names!r}, but a sequence of names out of {sorted(_MAPS)} is expected.")
-    return MapSequence([_MAPS[name]() for name in names])
+def _member_space(which: str) -> Any:
+    """Return the function that makes the space of a kind's members for an ensemble of them."""
+
+    def space(ensemble: Any, y: Any) -> Space:
+        member = default_member() if ensemble.estimator is None else ensemble.estimator
+        kind = kind_of(member)
+        found = None if kind is None else getattr(kind, which)
+        if found is None:
+            raise TuningError(f"there is no such space for a {type(member).__name__}. Pass one of your own.")
+        return prefixed("estimator__", found(member, y) if callable(found) else found)
+
+    return space
 
 
-def with_map(model: SurvivalEstimator, extra: RecalibrationMap) -> CalibratedEnsemble:
-    """Return a fitted model whose curves pass through one more map, without training anything.
-
-    An ensemble is copied; any other model becomes the one member of an ensemble.
-    """
-    if isinstance(model, CalibratedEnsemble):
-        out = copy.copy(model)
-        out.map_ = MapSequence([*model.map_.maps, extra])
-        return out
-    member = copy.copy(model)
-    member.preprocess, member.preprocessor_ = None, None
-    for name in ("n_features_in_", "feature_names_in_"):  # these tell of the columns before preprocessing
-        if hasattr(member, name):
-            delattr(member, name)
-    out = CalibratedEnsemble(estimator=clone(model), preprocess=model.preprocess, time_unit=model.time_unit)
-    out._check_parameters()
-    for name in ("preprocessor_", "follow_up_", "n_features_in_", "feature_names_in_"):
-        if hasattr(model, name):
-            setattr(out, name, getattr(model, name))
-    out.training_summary_ = {**model.training_summary_, "member": type(model).__name__}
-    out._adopt([member])
-    out.map_ = MapSequence([extra])
-    out.fitted_parameters_ = out._parameter_texts()
-    return out
+register(
+    ModelKind(
+        name="calibrated",
+        model=CalibratedEnsemble,
+        meaning="several DCS networks, averaged and recalibrated on held-out folds (default)",
+        space=_member_space("space"),
+        paper_space=_member_space("paper_space"),
+        quick={"n_members": 2, "seeds_per_member": 1},
+        wraps=True,
+    )
+)
 
 
 def _train_member(
@@ -388,25 +341,21 @@ def _seeded(template: SurvivalEstimator, seed: int) -> SurvivalEstimator:
 
 
 def _describe(model: SurvivalEstimator) -> Header:
-    """Return kind and parameters of a model as plain data."""
-    if type(model).__name__ not in _MEMBERS or type(model) is not _MEMBERS[type(model).__name__]:
-        raise ModelFileError(f"an ensemble of {type(model).__name__} cannot be saved; possible are {list(_MEMBERS)}.")
-    parameters = model.get_params(deep=False)
-    parameters["preprocess"] = None  # the ensemble's
-    parameters |= plain_random_state(parameters)
-    if "device" in parameters:
-        parameters["device"] = "cpu"
-    return {"kind": type(model).__name__, "parameters": parameters}
+    """Return kind and parameters of a member as plain data."""
+    kind = kind_of(model)
+    if kind is None or not kind.is_member:
+        raise ModelFileError(f"an ensemble of {type(model).__name__} cannot be saved; possible are {_possible()}.")
+    return {"kind": type(model).__name__, "parameters": {**model.plain_parameters(), "preprocess": None}}
 
 
 def _from_description(described: Header) -> SurvivalEstimator:
-    kind = described["kind"]
-    if kind not in _MEMBERS:
-        raise ValueError(f"a member of the unknown kind {kind!r}.")
-    model = _MEMBERS[kind](**_MEMBERS[kind]._known_parameters(described["parameters"]))
-    model._check_parameters()
+    kind = kind_in_file(described["kind"])
+    if kind is None or not kind.is_member:
+        raise ValueError(f"a member of the unknown kind {described['kind']!r}.")
+    model: SurvivalEstimator = kind.model(**kind.model.known_parameters(described["parameters"]))
+    model.check_parameters()
     return model
 
 
-def _log_hazard(survival: FloatArray) -> FloatArray:
-    return np.log(-np.log(np.clip(survival, _EDGE, 1 - _EDGE)))
+def _possible() -> list[str]:
+    return [kind.model.__name__ for kind in kinds() if kind.is_member]

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+import pandas as pd
 
-from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps, with_map
+from dcsurv.calibration.maps import make_maps
+from dcsurv.calibration.recalibrated import Recalibrated
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
-from dcsurv.metrics import default_horizons
-from dcsurv.metrics.calibration import IntegratedCalibration
-from dcsurv.metrics.censoring import CensoringModel, resolve_follow_up
-from dcsurv.metrics.inputs import SortedCohort
-from dcsurv.models.base import SurvivalEstimator
-from dcsurv.target import FloatArray, check_outcome
+from dcsurv.metrics import default_horizons, evaluate
+from dcsurv.metrics.censoring import Censoring, resolve_follow_up
+from dcsurv.models import SurvivalModel
+from dcsurv.models.baseline import thinned
+from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, fold_indices
+
+_FOLDS = 5
+# What is measured before and after.
+_METRICS = ("C-td", "IBS", "DDC", "ICI", "O/E")
 
 
 @dataclass(frozen=True)
@@ -26,29 +31,40 @@ class Recalibration:
 
     Attributes
     ----------
-    model
+    model : Recalibrated
         Ready to predict and to save.
-    patients, events
+    patients : int
         Size of the local cohort.
-    horizons
+    events : int
+        Events in it.
+    horizons : array
         Quartiles of the local event times, (h,).
-    mean_change
-        Mean over the local patients of ``|S'(t) - S(t)|`` at each horizon.
-    ratio_before, ratio_after
-        Observed (Kaplan-Meier, within groups of alike follow-up) over expected risk at each horizon; 1 is perfect. The
-        one after is in-sample: the map was fitted to these very patients.
+    mean_change : array
+        Mean over the local patients of the distance between S(t) before and after, at each horizon.
+    ratio_before : array
+        Observed (Kaplan-Meier, within groups of alike follow-up) over expected risk at each horizon; 1 is perfect.
+    ratio_after : array
+        The same after. It is in-sample: the map was fitted to these very patients.
+    before : DataFrame
+        Metrics of the model on the local patients, as :func:`dcsurv.metrics.evaluate` gives them.
+    after : DataFrame or None
+        The same after recalibration, honestly: each patient's curve was mapped by maps fitted to the patients of
+        other folds. None where there are too few events for folds.
     """
 
-    model: CalibratedEnsemble
+    model: Recalibrated
     patients: int
     events: int
     horizons: FloatArray
     mean_change: FloatArray
     ratio_before: FloatArray
     ratio_after: FloatArray
+    before: pd.DataFrame
+    after: pd.DataFrame | None
 
     def __str__(self) -> str:
-        lines = [f"Recalibrated on {self.patients} patients with {self.events} events."]
+        size = f"{self.patients} patient{'' if self.patients == 1 else 's'}"
+        lines = [f"Recalibrated on {size} with {self.events} event{'' if self.events == 1 else 's'}."]
         for t, change, before, after in zip(
             self.horizons, self.mean_change, self.ratio_before, self.ratio_after, strict=True
         ):
@@ -60,7 +76,13 @@ class Recalibration:
 
 
 def recalibrate(
-    model: SurvivalEstimator, X_local: Any, y_local: Any, *, maps: Sequence[str] = ("horizon", "rank")
+    model: SurvivalModel,
+    X_local: Any,
+    y_local: Any,
+    *,
+    maps: Sequence[str] = ("horizon", "rank"),
+    name: str | None = None,
+    digest: str | None = None,
 ) -> Recalibration:
     """Refit only the maps of a fitted model on a new cohort, such as another hospital's patients.
 
@@ -69,46 +91,98 @@ def recalibrate(
 
     Parameters
     ----------
-    model
+    model : SurvivalModel
         A fitted model or ensemble. It is not changed.
-    X_local, y_local
-        Features and outcomes of patients that the model was not trained on.
-    maps
+    X_local : DataFrame or array-like
+        Features of patients that the model was not trained on.
+    y_local : array-like
+        Their outcomes; see :func:`dcsurv.make_outcome`.
+    maps : sequence of str, default ("horizon", "rank")
         Names of the maps; see :class:`CalibratedEnsemble`. ``("rank",)`` leaves every ranking exactly as it was.
+    name : str or None, default None
+        What the patients are called in the model and its file, such as the name of their table.
+    digest : str or None, default None
+        SHA-256 of their file, by which it is recognised later.
+
+    Returns
+    -------
+    Recalibration
+        The recalibrated model, and what changed.
+
+    Examples
+    --------
+    >>> import dcsurv
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> model = dcsurv.CoxPH().fit(X[:1000], y[:1000])
+    >>> dcsurv.recalibrate(model, X[1000:], y[1000:], name="hospital B").patients
+    903
     """
-    if not isinstance(model, SurvivalEstimator):
-        raise ValueError(
-            f"model is a {type(model).__name__}, but a fitted model of dcsurv is expected. Curves of other models can "
-            "be recalibrated with HorizonMap and RankPreservingMap."
-        )
-    check_is_fitted(model)
-    before = model.predict_survival_function(X_local)
-    y = check_outcome(y_local, n_rows=len(before), min_events=1)
+    moved = Recalibrated(model, maps, name).fit(X_local, y_local)
+    moved.fitted_on_ = replace(moved.fitted_on_, digest=digest)
+    y = check_outcome(y_local)
     follow_up = resolve_follow_up("auto", X_local, y)
-    fitted = make_maps(maps).fit(y, before, censoring=follow_up or "marginal")
-    moved = with_map(model, fitted)
+    before = model.predict_survival_function(X_local)
     after = moved.predict_survival_function(X_local)
     horizons = default_horizons(y)
     survival, mapped = before.evaluate(horizons), after.evaluate(horizons)
-    ratios = [_ratios(y, curves, horizons, follow_up) for curves in (before, after)]
+    crossed = _cross_fitted(y, before, maps, follow_up)
+    tables = [_measured(y, curves, horizons, follow_up) for curves in (before, after, crossed) if curves is not None]
+    measured = {"before": tables[0], "after": tables[2] if crossed is not None else None}
+    change = np.abs(mapped - survival).mean(axis=0)
+    moved.evaluation_ = {
+        "horizons": horizons.tolist(),
+        "mean_change": change.tolist(),
+        **{when: None if table is None else _rows(table) for when, table in measured.items()},
+    }
     return Recalibration(
         model=moved,
         patients=len(y),
         events=int(y["event"].sum()),
         horizons=horizons,
-        mean_change=np.abs(mapped - survival).mean(axis=0),
-        ratio_before=ratios[0],
-        ratio_after=ratios[1],
+        mean_change=change,
+        ratio_before=_ratios(tables[0], horizons),
+        ratio_after=_ratios(tables[1], horizons),
+        before=tables[0],
+        after=measured["after"],
     )
 
 
-def _ratios(y: Any, curves: SurvivalCurves, horizons: FloatArray, follow_up: FollowUp | None) -> FloatArray:
-    """Return observed over expected risk at each horizon; infinite where nothing was expected, NaN where unknown."""
-    cohort = SortedCohort(y)
-    model = CensoringModel(cohort, None, "before", follow_up)
-    weight = cohort.weights(None)
-    out = []
-    for t in horizons:
-        observed, expected = IntegratedCalibration(curves, float(t), model).shares(weight, model.estimate(weight))
-        out.append(observed[0] / expected[0] if expected[0] > 0 else np.where(np.isnan(expected[0]), np.nan, np.inf))
-    return np.array(out, dtype=np.float64)
+def _measured(y: Outcome, curves: SurvivalCurves, horizons: FloatArray, follow_up: FollowUp | None) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what cannot be measured is missing from the table
+        return evaluate(y, curves, censoring=follow_up or "marginal", horizons=horizons, metrics=_METRICS)
+
+
+def _ratios(table: pd.DataFrame, horizons: FloatArray) -> FloatArray:
+    """Return observed over expected risk at each horizon; NaN where it is not known."""
+    rows = table[table["metric"] == "O/E"].set_index("horizon")["value"]
+    return rows.reindex(horizons).to_numpy(dtype=np.float64)
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return metrics as plain data."""
+    return [
+        {"metric": metric, "horizon": None if np.isnan(at) else at, "value": value if np.isfinite(value) else None}
+        for metric, at, value in zip(table["metric"], table["horizon"], table["value"], strict=True)
+    ]
+
+
+def _cross_fitted(
+    y: Outcome, curves: SurvivalCurves, maps: Sequence[str], follow_up: FollowUp | None
+) -> SurvivalCurves | None:
+    """Return curves, each mapped by maps that were fitted to the patients of other folds; None with too few events."""
+    n_folds = min(_FOLDS, int(y["event"].sum()))
+    if n_folds < 2:
+        return None
+    mapped: list[tuple[IntArray, SurvivalCurves]] = []
+    for train, left_out in fold_indices(y, n_folds=n_folds, random_state=0):
+        censoring: Censoring = "marginal" if follow_up is None else follow_up.take(train)
+        fitted = make_maps(maps).fit(y[train], curves[train], censoring=censoring)
+        mapped.append((left_out, fitted.transform(curves[left_out])))
+    nodes = np.unique(np.concatenate([part.times for _, part in mapped]))
+    nodes = nodes[thinned(len(nodes))]
+    values = np.empty((len(y), len(nodes)))
+    for rows, part in mapped:
+        values[rows] = part.evaluate(nodes)
+    return SurvivalCurves(nodes, values, interpolation=curves.interpolation)

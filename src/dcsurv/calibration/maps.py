@@ -449,6 +449,16 @@ _KINDS: dict[str, type[RecalibrationMap]] = {
 }
 
 
+_BY_NAME: dict[str, type[RankPreservingMap] | type[HorizonMap]] = {"rank": RankPreservingMap, "horizon": HorizonMap}
+
+
+def make_maps(names: Sequence[str]) -> MapSequence:
+    """Return the maps of these names, unfitted, as one."""
+    if isinstance(names, str) or any(name not in _BY_NAME for name in names):
+        raise ValueError(f"maps is {names!r}, but a sequence of names out of {sorted(_BY_NAME)} is expected.")
+    return MapSequence([_BY_NAME[name]() for name in names])
+
+
 def map_from_state(state: dict[str, Any]) -> RecalibrationMap:
     """Rebuild a fitted map of any kind from its state.
 

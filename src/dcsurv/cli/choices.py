@@ -1,4 +1,4 @@
-"""Model names of the command line, and the estimators behind them."""
+"""From the model names of the command line to estimators: what there is, is in the models' records."""
 
 from __future__ import annotations
 
@@ -8,32 +8,13 @@ from typing import Any
 from dcsurv.cohort.errors import CohortError
 from dcsurv.messages import listed
 
-# What `--model` takes, with a word for the help.
-MODELS = {
-    "calibrated": "several DCS networks, averaged and recalibrated on held-out folds (default)",
-    "dcs": "one DCS network",
-    "coxph": "Cox's proportional hazards",
-    "deepsurv": "Cox with a network",
-    "coxtime": "Cox with a network that also sees time",
-    "drsa": "recurrent network, likelihood of events and censoring",
-    "kamran": "recurrent network, rank probability score",
-}
-_CLASSES = {
-    "dcs": "DCS",
-    "coxph": "CoxPH",
-    "deepsurv": "DeepSurv",
-    "coxtime": "CoxTime",
-    "drsa": "DRSA",
-    "kamran": "Kamran",
-}
-_PREFIX = "calibrated-"
-
-
-def help_text() -> str:
-    """Return the choices for `--help`."""
-    return (
-        "; ".join(f"{name}: {text}" for name, text in MODELS.items()) + "; calibrated-NAME: an ensemble of that model."
-    )
+DEFAULT = "calibrated"
+HELP = (
+    "Model to fit; `dcsurv models` lists all of them. Default: calibrated, several DCS networks, averaged and "
+    "recalibrated on held-out folds. calibrated-NAME makes such an ensemble of another model."
+)
+# Set by other options, or not to be set at all.
+_RESERVED = {"preprocess", "time_unit", "random_state", "estimator", "verbose"}
 
 
 def build(
@@ -44,64 +25,82 @@ def build(
     unit: str | None,
     seed: int,
     jobs: int,
+    quick: bool = False,
 ) -> Any:
     """Return the unfitted estimator that was asked for."""
-    from dcsurv.calibration import CalibratedEnsemble
+    from dcsurv.kinds import make_model
 
-    name = (model or "calibrated").lower()
-    member = _member(name, settings_file)
-    if isinstance(member, CalibratedEnsemble):
-        estimator = member
-    elif name.startswith("calibrated"):
-        estimator = CalibratedEnsemble(estimator=member)
-    else:
-        estimator = member
+    name = (model or DEFAULT).lower()
+    try:
+        estimator = make_model(name)
+    except ValueError as error:
+        raise CohortError(f"--model is {name!r}, but {error}") from None
+    if settings_file is not None:
+        estimator = _tuned(estimator, name, settings_file)
     common = {"random_state": seed, "time_unit": unit, "n_jobs": jobs}
     estimator.set_params(**{k: v for k, v in common.items() if k in estimator.get_params(deep=False)})
+    if quick:
+        estimator.set_params(**quick_settings(estimator))
     _set(estimator, parameters)
     return estimator
 
 
-def _member(name: str, settings_file: Path | None) -> Any:
-    import dcsurv
+def has_grid(estimator: Any) -> bool:
+    """Whether a model, or the members that it is made of, have an output per interval of a time grid."""
+    from dcsurv.kinds import kind_of
 
-    base = name.removeprefix(_PREFIX)
-    if base not in MODELS or (name.startswith(_PREFIX) and base == "calibrated"):
-        raise CohortError(
-            f"--model is {name!r}, but one of {listed(list(MODELS), 10)} is expected, or calibrated-coxph and the like."
-        )
-    if settings_file is None:
-        return None if base == "calibrated" else getattr(dcsurv, _CLASSES[base])()
+    kind = kind_of(_member(estimator) or estimator)
+    return kind is not None and kind.has_grid
+
+
+def quick_settings(estimator: Any) -> dict[str, Any]:
+    """Return parameters that make a model small and quick, those of its members among them."""
+    from dcsurv.kinds import kind_of
+
+    kind, member = kind_of(estimator), _member(estimator)
+    of_member = None if member is None else kind_of(member)
+    own = {} if kind is None else dict(kind.quick)
+    return own | ({} if of_member is None else {f"estimator__{name}": value for name, value in of_member.quick.items()})
+
+
+def _member(estimator: Any) -> Any | None:
+    """Return what an ensemble is made of, or None."""
+    from dcsurv.calibration import CalibratedEnsemble, default_member
+
+    if not isinstance(estimator, CalibratedEnsemble):
+        return None
+    return default_member() if estimator.estimator is None else estimator.estimator
+
+
+def _tuned(estimator: Any, name: str, settings_file: Path) -> Any:
+    """Return the model of a settings file, which must be the one that was asked for, or a member of it."""
+    from dcsurv.calibration import CalibratedEnsemble
     from dcsurv.experiments.tuning import read_settings
 
     if not settings_file.is_file():
         raise CohortError(f"there is no settings file {settings_file}. `dcsurv tune` writes one.")
     found = read_settings(settings_file)
     kind = type(found).__name__
-    if base != "calibrated" and kind != _CLASSES[base]:
-        raise CohortError(f"--settings is for {kind}, but --model is {name}. Leave --model out, or choose the same.")
-    return found
+    if type(found) is type(estimator):
+        return found
+    if isinstance(estimator, CalibratedEnsemble) and (name == DEFAULT or type(found) is type(estimator.estimator)):
+        return CalibratedEnsemble(estimator=found)
+    raise CohortError(f"--settings is for {kind}, but --model is {name}. Leave --model out, or choose the same.")
 
 
 def _set(estimator: Any, parameters: dict[str, Any]) -> None:
     """Set parameters of the estimator, or else of the members of an ensemble."""
-    from dcsurv.calibration import CalibratedEnsemble, default_member
-
-    own = estimator.get_params(deep=False)
-    reserved = {"preprocess", "time_unit", "random_state", "estimator", "verbose"}
+    member = _member(estimator)
+    own = set(estimator.get_params(deep=False)) - _RESERVED
+    of_member = set() if member is None else set(member.get_params(deep=False)) - _RESERVED
     for name, value in parameters.items():
-        target = estimator
-        if name not in own and isinstance(estimator, CalibratedEnsemble):
-            if estimator.estimator is None:
-                estimator.estimator = default_member()
-            target = estimator.estimator
-        known = {k: v for k, v in target.get_params(deep=False).items() if k not in reserved}
-        if name not in known:
-            both = sorted({*own, *target.get_params(deep=False)} - reserved)
+        if name not in own | of_member:
+            what = type(estimator if member is None else member).__name__
             raise CohortError(
-                f"--set names {name!r}, which {type(target).__name__} does not have. It has {listed(both, 40)}."
+                f"--set names {name!r}, which {what} does not have. It has {listed(sorted(own | of_member), 40)}."
             )
-        target.set_params(**{name: tuple(value) if isinstance(value, list) else value})
-    estimator._check_parameters()
-    if isinstance(estimator, CalibratedEnsemble) and estimator.estimator is not None:
-        estimator.estimator._check_parameters()
+        given = tuple(value) if isinstance(value, list) else value
+        estimator.set_params(**{name if name in own else f"estimator__{name}": given})
+    estimator.check_parameters()
+    if member is not None and estimator.estimator is not None:
+        estimator.estimator.check_parameters()

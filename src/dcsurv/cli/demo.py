@@ -51,7 +51,7 @@ def demo(
     show_cohort(shell, cohort)
     shell.show()
     estimator = build(
-        "calibrated", settings_file=None, parameters=o.quick_settings("calibrated") if quick else {}, unit="days",
+        "calibrated", settings_file=None, parameters={}, quick=quick, unit="days",
         seed=seed, jobs=jobs or o.cores(),
     )  # fmt: skip
     bootstrap = 20 if quick else 200

@@ -16,7 +16,7 @@ import typer
 
 from dcsurv.cli import options as o
 from dcsurv.cli.app import app
-from dcsurv.cli.choices import build, help_text
+from dcsurv.cli.choices import HELP, build, has_grid
 from dcsurv.cli.data import ask_cohort, describe
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cli.tables import show_cohort, show_findings, show_metrics
@@ -54,7 +54,7 @@ def fit(
             "-o", "--output", metavar="FILE", help="Model file to write, such as model.safetensors.", show_default=False
         ),
     ],
-    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help=help_text(), show_default=False)] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help=HELP, show_default=False)] = None,
     event_value: o.EventValue = None,
     start: o.Start = None,
     date_format: o.DateFormat = None,
@@ -127,17 +127,16 @@ def fit(
     findings = check_cohort(cohort, asked)
     refuse(findings)
     require_features(cohort)
-    grid_model = not (model or "").lower().endswith(("coxph", "deepsurv", "coxtime"))  # the others have no intervals
+    estimator = build(
+        model, settings_file=settings, parameters=o.settings(set_), unit=cohort.unit, seed=seed, jobs=jobs or o.cores(),
+        quick=quick,
+    )  # fmt: skip
     told = [f for f in findings if f.severity == "warning" or f.code == "follow-up-depends-on-features"]
-    warned = [f for f in told if grid_model or f.code != "events-per-bucket"]
+    warned = [f for f in told if has_grid(estimator) or f.code != "events-per-bucket"]
     if warned:
         shell.show()
         show_findings(shell, warned)
     chosen = asked or choose_horizons(cohort.y, cohort.unit, last_usable_time(cohort.time, cohort.event))
-    parameters = {**(o.quick_settings(model) if quick else {}), **o.settings(set_)}
-    estimator = build(
-        model, settings_file=settings, parameters=parameters, unit=cohort.unit, seed=seed, jobs=jobs or o.cores()
-    )
     if settings is not None:
         warn_of_tuning(settings, cohort, evaluate, seed)
     shell.show()
@@ -151,7 +150,7 @@ def fit(
         fitted.save(output)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
-    shell.say(f"{output}: {type(fitted).__name__}, {card.trained_on}, {clock.monotonic() - started:.0f} s.")
+    shell.say(f"{output}: {fitted.display_name}, {card.trained_on}, {clock.monotonic() - started:.0f} s.")
     if report is not None:
         shell.say(f"{report}: report on the held-out patients.")
     shell.say(f"Next: dcsurv predict {shlex.quote(str(output))} new_patients.csv -o predictions.csv")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,7 +18,9 @@ from dcsurv.cli.tables import add, plain_table, show_metrics, show_table
 from dcsurv.cli.words import option
 from dcsurv.cohort import Cohort, CohortError, ModelCard, describe_time, read_cohort_for
 from dcsurv.messages import plural
-from dcsurv.plain import plain
+
+if TYPE_CHECKING:
+    from dcsurv.calibration import Recalibrated
 
 _SHOWN = 12
 
@@ -75,7 +78,7 @@ def evaluate(
     notes = (*measured.unmeasured, *measured.notes)
     how = f"all patients of {data.name}"
     found = Evaluation(how, len(cohort), cohort.events, measured.table, None, notes).to_dict()
-    title = f"{type(fitted).__name__} on {len(cohort):,} patients ({cohort.events:,} events) of {data.name}"
+    title = f"{fitted.display_name} on {len(cohort):,} patients ({cohort.events:,} events) of {data.name}"
     show_metrics(shell, title, {"value (95 % interval)" if bootstrap else "value": found["metrics"]}, chosen, card.unit)
     for text in notes:
         note(text)
@@ -108,7 +111,6 @@ def recalibrate(
     With few events the model stays close to what it was; with many it follows them.
     """
     from dcsurv.calibration import recalibrate as fit_map
-    from dcsurv.cohort.card import now
     from dcsurv.persistence import load
 
     shell = Shell(as_json)
@@ -123,18 +125,8 @@ def recalibrate(
         note(f"This is the very file that the model was {used}; recalibrate with patients that it has not seen.")
     if cohort.events == 0:
         raise CohortError(f"none of the {len(cohort)} patients has the event, so there is nothing to recalibrate with.")
-    done = fit_map(fitted, cohort.features, cohort.y, maps=("rank",) if keep_ranking else ("horizon", "rank"))
-    entry = {
-        "data": cohort.to_dict(),
-        "created": now(),
-        "maps": ["rank"] if keep_ranking else ["horizon", "rank"],
-        "horizons": done.horizons.tolist(),
-        "mean_change": done.mean_change.tolist(),
-        "observed_expected_before": done.ratio_before.tolist(),
-        "observed_expected_after": done.ratio_after.tolist(),
-    }
-    card.recalibrations = [*card.recalibrations, plain(entry, finite=True)]
-    card.attach(done.model)
+    maps = ("rank",) if keep_ranking else ("horizon", "rank")
+    done = fit_map(fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest)
     done.model.save(output)
     table = plain_table(
         "by", "mean change of survival", "observed / expected before", "after, same patients", right=(1, 2, 3),
@@ -142,10 +134,20 @@ def recalibrate(
     rows = zip(done.horizons, done.mean_change, done.ratio_before, done.ratio_after, strict=True)
     for t, change, before, after in rows:
         add(table, describe_time(float(t), card.unit), f"{change:.3f}", f"{before:.2f}", f"{after:.2f}")
-    show_table(shell, f"Recalibrated on {done.patients:,} patients ({done.events:,} events) of {data.name}", table)
+    show_table(shell, f"Recalibrated on {done.model.fitted_on_}", table)
+    show_recalibration(shell, done.model, card)
     shell.show()
     shell.say(f"{output}: check it on patients that were not used here, with dcsurv evaluate {output} others.csv")
-    shell.result({"model": str(output), **entry})
+    shell.result(
+        {
+            "model": str(output),
+            "fitted_on": asdict(done.model.fitted_on_),
+            "maps": list(maps),
+            "evaluation": done.model.evaluation_,
+            "observed_expected_before": done.ratio_before,
+            "observed_expected_after": done.ratio_after,
+        }
+    )
 
 
 @app.command()
@@ -230,6 +232,24 @@ def report(
 
 
 @app.command()
+def models(as_json: o.AsJson = False) -> None:
+    """List the models that `fit` and `tune` know, those of installed extensions among them."""
+    from dcsurv.kinds import kinds
+
+    shell = Shell(as_json)
+    table = plain_table("name", "what it is")
+    offered = [kind for kind in kinds() if kind.by_name]
+    for kind in offered:
+        others = f" (also {', '.join(kind.variants)})" if kind.variants else ""
+        add(table, kind.name, kind.meaning + others)
+    show_table(shell, "Models", table)
+    shell.say("calibrated-NAME is an ensemble of that model, averaged and recalibrated on held-out folds.")
+    shell.result(
+        {"models": [{"name": kind.name, "meaning": kind.meaning, "variants": list(kind.variants)} for kind in offered]}
+    )
+
+
+@app.command()
 def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
     """Say what a model file holds: model, training, columns, horizons, and how good it was when it was fitted."""
     from dcsurv.cli.cox import hazard_ratios_as_data, show_hazard_ratios
@@ -240,11 +260,13 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
     header, _ = read(model)
     fitted = load(model)
     card = ModelCard.of(fitted)
-    training = header["training"]
-    kind = header["kind"] + (f" of {training['member']}" if "member" in training else "")
-    shell.say(f"{model}: {kind}")
-    trained_on = card.trained_on or f"fitted to {training['patients']:,} patients"
-    shell.say(f"  trained    {trained_on}, {training['events']:,} events {card.created}")
+    inside = innermost_header(header)
+    training = inside["training"]
+    shell.say(f"{model}: {fitted.display_name}")
+    trained_on = card.trained_on or f"fitted to {plural(training['patients'], 'patient')}"
+    shell.say(f"  trained    {trained_on}, {plural(training['events'], 'event')} {card.created}")
+    for entry in card.recalibrated_on:
+        shell.say(f"  then       recalibrated on {entry}")
     if card.data:
         shell.say(f"  data       {card.data['file']}, SHA-256 {str(card.data['sha256'])[:16]}…")
     if card.outcome is not None:
@@ -253,8 +275,7 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
             f"{card.outcome.coding.describe().say(option)}"
         )
     shell.say(
-        f"  unit       {card.unit or 'not given'}; predicts up to "
-        f"{describe_time(float(fitted._nodes()[-1]), card.unit)}"
+        f"  unit       {card.unit or 'not given'}; predicts up to {describe_time(float(fitted.nodes[-1]), card.unit)}"
     )
     if fitted.follow_up_ is not None and fitted.follow_up_.depends:
         shell.say(f"  follow-up  {fitted.follow_up_.describe()}")
@@ -262,21 +283,18 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
         shell.say(f"             Training patients were followed to between {low} and {high}, depending on them.")
     shell.say(f"  horizons   {', '.join(horizon.label for horizon in card.horizons)}")
     shell.say(
-        f"  versions   {', '.join(f'{name} {number}' for name, number in header['versions'].items())}; file format "
+        f"  versions   {', '.join(f'{name} {number}' for name, number in inside['versions'].items())}; file format "
         f"{header['format']}"
     )
-    changed = _changed(fitted)
+    changed = _changed(fitted.innermost)
     shell.say(f"  settings   {', '.join(f'{k}={v!r}' for k, v in changed.items()) or 'all as by default'}")
     _show_columns(shell, fitted, card)
     if isinstance(fitted, CoxPH):
         show_hazard_ratios(shell, fitted)
-    for entry in card.recalibrations:
-        shell.say(
-            f"Recalibrated {entry['created']} on {entry['data']['patients']:,} patients of {entry['data']['file']}; "
-            "what was measured below was before."
-        )
+    for later in fitted.recalibrations:
+        show_recalibration(shell, later, card)
     if card.evaluation is not None:
-        show_evaluation(shell, card, header["kind"])
+        show_evaluation(shell, card, fitted.innermost.display_name)
     kept = [
         "kind",
         "format",
@@ -289,8 +307,33 @@ def info(model: o.ModelFile, as_json: o.AsJson = False) -> None:
         "follow_up",
         "card",
     ]
+    later = [{"fitted_on": asdict(one.fitted_on_), "maps": list(one.maps)} for one in fitted.recalibrations]
     more = hazard_ratios_as_data(fitted) if isinstance(fitted, CoxPH) else {}
-    shell.result({"model": str(model), **{name: header.get(name) for name in kept}, **more})
+    own = {"kind": header["kind"], "format": header["format"], "recalibrations": later}
+    shell.result({"model": str(model), **{name: inside.get(name) for name in kept}, **own, **more})
+
+
+def innermost_header(header: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a file's header that tells of the model that was trained."""
+    while "model" in header:
+        header = header["model"]
+    return header
+
+
+def show_recalibration(shell: Shell, model: Recalibrated, card: ModelCard) -> None:
+    """Show how good the curves were before and after a recalibration, on the patients that it was fitted to."""
+    found = model.evaluation_
+    if found is None:
+        shell.say(f"Recalibrated on {model.fitted_on_}; how good it was then is not in the file.")
+        return
+    columns = {"before": found["before"]}
+    if found["after"] is not None:
+        columns["after"] = found["after"]
+    show_metrics(shell, f"On the {model.fitted_on_} of the recalibration", columns, card.horizons, card.unit)
+    if found["after"] is not None:
+        shell.show(
+            "After: each patient's curve was mapped by maps fitted to the other folds of these patients.", style="dim"
+        )
 
 
 def _patients(shell: Shell, data: Path, fitted: Any, *, event_value: list[str] | None, **options: Any) -> Cohort:

@@ -150,13 +150,6 @@ Quick = Annotated[
 ]
 
 
-def quick_settings(model: str | None) -> dict[str, Any]:
-    """Return parameters that make a model small and quick."""
-    name = (model or "calibrated").lower()
-    small: dict[str, Any] = {} if name.endswith("coxph") else {"max_epochs": 3}
-    return {**small, "n_members": 2, "seeds_per_member": 1} if name.startswith("calibrated") else small
-
-
 def names(given: list[str] | None, columns: tuple[str, ...] | list[str] = ()) -> list[str]:
     """Return the column names in repeated options, each possibly a list with commas; a name may hold a comma itself."""
     found: list[str] = []

@@ -64,7 +64,7 @@ def predict(
     fitted = load(model)
     card = ModelCard.of(fitted)
     chosen = horizons_for(card, horizons)
-    last = float(fitted._nodes()[-1])
+    last = float(fitted.nodes[-1])
     late = [horizon.label for horizon in chosen if horizon.time > last]
     if late:
         note(
@@ -73,7 +73,7 @@ def predict(
         )
     form = inspect_table(data, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
     kept = [clean_name(name) for name in o.names(keep, form.columns)]
-    has_bands = len(getattr(fitted, "members_", ())) > 1
+    has_bands = fitted.has_band
     predictor = Predictor(fitted, card, chosen, kept, level if bands and has_bands else None)
     clash = [name for name in kept if name in predictor.names()]
     if clash:

@@ -9,7 +9,7 @@ import typer
 
 from dcsurv.cli import options as o
 from dcsurv.cli.app import app
-from dcsurv.cli.choices import MODELS, build
+from dcsurv.cli.choices import build
 from dcsurv.cli.data import ask_cohort, fit_command
 from dcsurv.cli.fitting import refuse
 from dcsurv.cli.shell import Shell, err, fail
@@ -33,7 +33,7 @@ def tune(
         typer.Option(
             "--model",
             metavar="NAME",
-            help=f"Whose settings: {', '.join(n for n in MODELS if n != 'calibrated')}, or calibrated.",
+            help="Whose settings; `dcsurv models` lists the names.",
         ),
     ] = "dcs",
     trials: Annotated[int, typer.Option(metavar="N", help="Trials of the study in the end.", min=1)] = 50,
@@ -120,8 +120,9 @@ def tune(
     refuse(check_cohort(cohort))
     require_features(cohort)
     part = cohort if all_patients else training_part(cohort, seed)
-    parameters = {**(o.quick_settings(model) if quick else {}), **o.settings(set_)}
-    estimator = build(model, settings_file=None, parameters=parameters, unit=cohort.unit, seed=seed, jobs=1)
+    estimator = build(
+        model, settings_file=None, parameters=o.settings(set_), unit=cohort.unit, seed=seed, jobs=1, quick=quick
+    )
     metrics = [name.strip() for name in criterion.split(",") if name.strip()]
     try:
         found = search(

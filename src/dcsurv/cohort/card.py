@@ -20,7 +20,8 @@ from dcsurv.messages import Message
 from dcsurv.persistence import ModelFileError
 
 if TYPE_CHECKING:
-    from dcsurv.models.base import SurvivalEstimator
+    from dcsurv.calibration import FittedOn
+    from dcsurv.models import SurvivalModel
 
 _VERSION = 1
 
@@ -41,8 +42,8 @@ class ModelCard:
         In words, which patients the model in the file was fitted to.
     evaluation
         What was measured when it was fitted, with which patients.
-    recalibrations
-        Later recalibrations, oldest first.
+    recalibrated_on
+        On whom the model was recalibrated later, oldest first; the model says it, not the card.
     """
 
     columns: list[Column]
@@ -53,9 +54,9 @@ class ModelCard:
     trained_on: str = ""
     created: str = ""
     evaluation: dict[str, Any] | None = None
-    recalibrations: list[dict[str, Any]] = field(default_factory=list)
+    recalibrated_on: list[FittedOn] = field(default_factory=list)
 
-    def attach(self, model: SurvivalEstimator) -> None:
+    def attach(self, model: SurvivalModel) -> None:
         """Let the card travel with a fitted model."""
         model.card_ = {
             "version": _VERSION,
@@ -67,7 +68,6 @@ class ModelCard:
             "trained_on": self.trained_on,
             "created": self.created,
             "evaluation": self.evaluation,
-            "recalibrations": self.recalibrations,
         }
 
     def seen(self, digest: str | None) -> str | None:
@@ -76,15 +76,19 @@ class ModelCard:
             return None
         if self.data.get("sha256") == digest:
             return "fitted to"
-        used = any(entry["data"].get("sha256") == digest for entry in self.recalibrations)
+        used = any(one.digest == digest for one in self.recalibrated_on)
         return "recalibrated with" if used else None
 
     @classmethod
-    def of(cls, model: SurvivalEstimator) -> ModelCard:
+    def of(cls, model: SurvivalModel) -> ModelCard:
         """Return a model's card, or what can be said about a model that has none."""
+        recalibrated_on = [one.fitted_on_ for one in model.recalibrations]
         saved = getattr(model, "card_", None)
         if saved is None:
-            return cls(columns=_columns(model), horizons=_horizons(model), unit=model.time_unit)
+            return cls(
+                columns=_columns(model), horizons=_horizons(model), unit=model.time_unit,
+                recalibrated_on=recalibrated_on,
+            )  # fmt: skip
         try:
             if saved["version"] > _VERSION:
                 raise ModelFileError("the model's card was written by a newer version of dcsurv. Update dcsurv.")
@@ -92,17 +96,15 @@ class ModelCard:
                 columns=[Column.from_dict(column) for column in saved["columns"]],
                 horizons=[Horizon(**horizon) for horizon in saved["horizons"]],
                 outcome=None if saved["outcome"] is None else OutcomeColumns.from_dict(saved["outcome"]),
-                **{
-                    name: saved[name]
-                    for name in ("unit", "data", "trained_on", "created", "evaluation", "recalibrations")
-                },
+                recalibrated_on=recalibrated_on,
+                **{name: saved[name] for name in ("unit", "data", "trained_on", "created", "evaluation")},
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelFileError(f"the model's card cannot be read ({error}). Fit the model again.") from None
 
 
 def read_cohort_for(
-    model: SurvivalEstimator,
+    model: SurvivalModel,
     path: str | Path,
     *,
     time: str | None = None,
@@ -144,7 +146,7 @@ def read_cohort_for(
     return cohort_from(table, outcome, card.columns, levels_of(model))
 
 
-def levels_of(model: SurvivalEstimator) -> dict[str, list[str]]:
+def levels_of(model: SurvivalModel) -> dict[str, list[str]]:
     """Return the known levels of each category of a fitted model."""
     if model.preprocessor_ is None:
         return {}
@@ -157,7 +159,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _columns(model: SurvivalEstimator) -> list[Column]:
+def _columns(model: SurvivalModel) -> list[Column]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise CohortError(
@@ -168,7 +170,7 @@ def _columns(model: SurvivalEstimator) -> list[Column]:
     return [Column(str(name), "category" if name in categories else "number") for name in names]
 
 
-def _horizons(model: SurvivalEstimator) -> list[Horizon]:
+def _horizons(model: SurvivalModel) -> list[Horizon]:
     """Choose horizons from the nodes of a model whose training outcome is not known."""
-    nodes = model._nodes()
+    nodes = model.nodes
     return choose_horizons((nodes, [1] * len(nodes)), model.time_unit, float(nodes[-1]))

@@ -178,6 +178,7 @@ def _intervals(cohort: Cohort) -> Iterator[Finding]:
     from dcsurv.models import DCS
 
     default = DCS()
+    assert default.n_nodes is not None
     grid = TimeGrid.make(make_outcome(np.maximum(cohort.time, 0), cohort.event), default.spacing, default.n_nodes)
     buckets = np.bincount(np.minimum(grid.bucket(cohort.time[cohort.event]), grid.size - 1), minlength=grid.size)
     thin = int((buckets < _EVENTS_PER_BUCKET).sum())

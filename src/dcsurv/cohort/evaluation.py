@@ -18,8 +18,7 @@ from dcsurv.durations import Horizon
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.messages import plural
 from dcsurv.metrics import evaluate, list_metrics
-from dcsurv.models import CoxPH
-from dcsurv.models.base import SurvivalEstimator
+from dcsurv.models import CoxPH, SurvivalModel
 from dcsurv.plain import plain
 from dcsurv.target import IntArray, fold_indices, train_test_indices
 
@@ -75,8 +74,8 @@ class Evaluation:
 class HeldOut:
     """A model fitted to one part of the patients, its evaluation on the other, and who was where."""
 
-    model: SurvivalEstimator
-    reference: SurvivalEstimator | None
+    model: SurvivalModel
+    reference: SurvivalModel | None
     train: IntArray
     test: IntArray
     evaluation: Evaluation
@@ -140,7 +139,7 @@ def _weights_follow(follow_up: FollowUp, table: pd.DataFrame) -> str:
 
 
 def hold_out(
-    estimator: SurvivalEstimator,
+    estimator: SurvivalModel,
     cohort: Cohort,
     horizons: Sequence[Horizon],
     *,
@@ -170,7 +169,7 @@ def hold_out(
 
 
 def cross_validate(
-    estimator: SurvivalEstimator,
+    estimator: SurvivalModel,
     cohort: Cohort,
     horizons: Sequence[Horizon],
     *,
@@ -210,17 +209,17 @@ def cross_validate(
     )
 
 
-def fit(estimator: SurvivalEstimator, cohort: Cohort, rows: IntArray | None = None) -> SurvivalEstimator:
+def fit(estimator: SurvivalModel, cohort: Cohort, rows: IntArray | None = None) -> SurvivalModel:
     """Fit to some patients; a training that Ctrl-C cut short is no model."""
     chosen = cohort if rows is None else cohort.take(rows)
-    fitted: SurvivalEstimator = estimator.fit(chosen.features, chosen.y)
+    fitted: SurvivalModel = estimator.fit(chosen.features, chosen.y)
     if fitted.training_summary_.get("stopped_by") == "interrupt":
         raise KeyboardInterrupt
     return fitted
 
 
 def _measure(
-    model: SurvivalEstimator,
+    model: SurvivalModel,
     cohort: Cohort,
     train: IntArray,
     test: IntArray,

@@ -23,7 +23,7 @@ from dcsurv.persistence import written_atomically
 from dcsurv.target import FloatArray
 
 if TYPE_CHECKING:
-    from dcsurv.models.base import SurvivalEstimator
+    from dcsurv.models import SurvivalModel
 
 # Patients are predicted in pieces whose curves hold about this many numbers (32 MB, and some copies).
 _NUMBERS, _LEAST_ROWS = 4_000_000, 256
@@ -49,7 +49,7 @@ class Predictor:
         Of these patients, for how many each horizon lies beyond what training patients like them were followed.
     """
 
-    model: SurvivalEstimator
+    model: SurvivalModel
     card: ModelCard
     horizons: Sequence[Horizon]
     keep: Sequence[str] = ()
@@ -60,7 +60,7 @@ class Predictor:
 
     def __post_init__(self) -> None:
         self._levels = levels_of(self.model)
-        self._piece = max(_LEAST_ROWS, _NUMBERS // len(self.model._nodes()))
+        self._piece = max(_LEAST_ROWS, _NUMBERS // len(self.model.nodes))
 
     def names(self) -> list[str]:
         """Return the names of the predictions, in order."""
@@ -121,6 +121,7 @@ class Predictor:
     def _band(self, features: pd.DataFrame, times: Any) -> Any:
         import warnings
 
+        assert self.bands is not None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a horizon lies beyond the last node is said once, for all chunks
             return self.model.predict_band(features, times, level=self.bands)

@@ -16,8 +16,7 @@ from sklearn.base import clone
 from dcsurv.calibration import CalibratedEnsemble
 from dcsurv.datasets import NAMES
 from dcsurv.experiments.peers import PEERS, Peer
-from dcsurv.models import paper_settings
-from dcsurv.models.network import GridEstimator, NetworkEstimator
+from dcsurv.models import EncoderDecoderEstimator, NetworkEstimator, paper_settings
 
 PAPER_MODELS: Final = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
 # The paper's two ablations, all else as in DCS-quant: without event-censored pairs, and with the other spacings.
@@ -70,11 +69,11 @@ class Task:
         patients = {"support": 7098, "metabric": 1523, "flchain": 6299}[self.dataset]
         if isinstance(self.estimator, CalibratedEnsemble):
             return patients * self.estimator.n_members * self.estimator.seeds_per_member * 100 * 200.0
-        if isinstance(self.estimator, GridEstimator):
+        if isinstance(self.estimator, EncoderDecoderEstimator):
             directions = 2 if getattr(self.estimator, "bidirectional", False) else 1
             width = max(self.estimator.decoder_size, 32) * self.estimator.decoder_layers * directions
             epochs = self.estimator.max_epochs
-            return patients * epochs * (200 + self.estimator.n_nodes * width)
+            return patients * epochs * (200 + (self.estimator.n_nodes or 40) * width)
         if isinstance(self.estimator, NetworkEstimator):
             return patients * self.estimator.max_epochs * 200.0
         return patients * (20_000.0 if isinstance(self.estimator, Peer) else 2_000.0)

@@ -1,11 +1,32 @@
-"""The six models, as scikit-learn estimators."""
+"""The models, as scikit-learn estimators, and what a model of one's own is built from."""
 
+from dcsurv.models.bands import Band
+from dcsurv.models.base import CurveParts, SurvivalModel
 from dcsurv.models.coxph import CoxPH
 from dcsurv.models.coxtime import CoxTime
 from dcsurv.models.dcs import DCS
 from dcsurv.models.deepsurv import DeepSurv
 from dcsurv.models.drsa import DRSA
+from dcsurv.models.encoder_decoder import EncoderDecoderEstimator
+from dcsurv.models.estimator import SurvivalEstimator
+from dcsurv.models.grid_model import GridEstimator
 from dcsurv.models.kamran import Kamran
+from dcsurv.models.network import NetworkEstimator
 from dcsurv.models.paper import paper_settings
 
-__all__ = ["DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"]
+__all__ = [
+    "DCS",
+    "DRSA",
+    "Band",
+    "CoxPH",
+    "CoxTime",
+    "CurveParts",
+    "DeepSurv",
+    "EncoderDecoderEstimator",
+    "GridEstimator",
+    "Kamran",
+    "NetworkEstimator",
+    "SurvivalEstimator",
+    "SurvivalModel",
+    "paper_settings",
+]

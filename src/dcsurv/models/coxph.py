@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from dcsurv.models.base import Features, Outcome, SurvivalEstimator
+from dcsurv.kinds import ModelKind, register
+from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
 from dcsurv.models.cox_summary import (
     CoxInference,
@@ -21,10 +22,13 @@ from dcsurv.models.cox_summary import (
     proportionality_table,
     summary_table,
 )
+from dcsurv.models.estimator import SurvivalEstimator
+from dcsurv.models.ranges import Number, Range
 from dcsurv.nonparametric import breslow
-from dcsurv.persistence import Arrays, Header, saveable
+from dcsurv.persistence import Arrays, Header
 from dcsurv.preprocessing import Preprocessor
-from dcsurv.target import FloatArray
+from dcsurv.search_space import Float
+from dcsurv.target import FloatArray, Outcome
 
 # Newton's steps as shares of the full one; the first is lifelines' own.
 _STEPS = 0.95, 0.5, 0.1
@@ -35,7 +39,6 @@ _NOT_IN_THE_FILE = (
 )
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
 class CoxPH(SurvivalEstimator):
     """Proportional hazards: S(t | x) = exp(-H0(t) exp(β x)); Efron's rule for ties, Breslow's H0.
@@ -89,7 +92,9 @@ class CoxPH(SurvivalEstimator):
 
     penalizer: float = 1e-4
 
-    def _fit(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
+    ranges: ClassVar[dict[str, Range]] = {"penalizer": Number(least=0)}
+
+    def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns = X.astype(np.float64)
         # lifelines scales by the standard deviation; a constant column has none, and no effect either.
         varying = np.flatnonzero(np.ptp(columns if weight is None else columns[weight > 0], axis=0) > 0)
@@ -188,25 +193,32 @@ class CoxPH(SurvivalEstimator):
         out: FloatArray = (X.astype(np.float64) - self.center_) @ self.coef_
         return out
 
-    def _nodes(self) -> FloatArray:
+    @property
+    def nodes(self) -> FloatArray:
         return self.times_
 
-    def _survival(self, X: Features) -> FloatArray:
+    def survival_at_nodes(self, X: Features) -> FloatArray:
         return proportional_survival(self.cumulative_hazard_, self._log_risk(X))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.penalizer >= 0:
-            raise ValueError(f"penalizer is {self.penalizer!r}, but a number of at least 0 is expected.")
-
-    def _to_saved(self) -> tuple[Header, Arrays]:
+    def get_state(self) -> tuple[Header, Arrays]:
         names = ("coef_", "center_", "times_", "cumulative_hazard_")
         more = {} if self.inference_ is None else self.inference_.to_arrays()
         return {}, {name: getattr(self, name) for name in names} | more
 
-    def _restore(self, header: Header, arrays: Arrays) -> None:
+    def set_state(self, header: Header, arrays: Arrays) -> None:
         self.coef_, self.center_ = arrays["coef_"], arrays["center_"]
         self.times_, self.cumulative_hazard_ = arrays["times_"], arrays["cumulative_hazard_"]
         self.inference_ = CoxInference.from_arrays(arrays)
         log_likelihood = header["training"]["log_likelihood"]
         self.log_likelihood_ = float("nan") if log_likelihood is None else float(log_likelihood)
+
+
+register(
+    ModelKind(
+        name="coxph",
+        model=CoxPH,
+        meaning="Cox's proportional hazards",
+        space={"penalizer": Float(1e-5, 10.0, log=True)},
+        is_member=True,
+    )
+)

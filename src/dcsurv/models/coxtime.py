@@ -9,19 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import case_control
-from dcsurv.models.base import Features, Outcome
+from dcsurv.models.base import Features
 from dcsurv.models.baseline import relative_risk, thinned
-from dcsurv.models.network import NetworkEstimator, Parts
+from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
+from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.networks import MLP
-from dcsurv.persistence import Arrays, Header, saveable
-from dcsurv.target import FloatArray
+from dcsurv.persistence import Arrays, Header
+from dcsurv.search_space import Choice, Int
+from dcsurv.target import FloatArray, Outcome
 from dcsurv.training import BatchLoss
 
 _VALIDATION_CONTROLS = 10
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
 class CoxTime(NetworkEstimator):
     """Non-proportional hazards h(t | x) = h0(t) exp(g(x, t)), trained on cases and drawn controls.
@@ -52,16 +54,16 @@ class CoxTime(NetworkEstimator):
     learning_rate: float = 1e-2
 
     batches_of_events: ClassVar[bool] = True
-    ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
+    ranges: ClassVar[dict[str, Range]] = {
         **NetworkEstimator.ranges,
-        "layers": (0, float("inf"), True),
-        "layer_size": (1, float("inf"), True),
+        "layers": WholeNumber(0),
+        "layer_size": WholeNumber(1),
     }
 
-    def _build(self) -> nn.Module:
+    def build_network(self) -> nn.Module:
         return MLP(self.n_inputs_ + 1, self.layers, self.layer_size, dropout=self.dropout, output_bias=False)
 
-    def _batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
+    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
         self.time_mean_, self.time_scale_ = float(y["time"].mean()), float(y["time"].std()) or 1.0
         time = torch.as_tensor(self._scaled(y["time"]), device=X.device)
         draw = _Controls(y["time"], parts, weight, X.device)
@@ -91,10 +93,10 @@ class CoxTime(NetworkEstimator):
         n, m = len(X), len(times)
         x = torch.as_tensor(X).unsqueeze(1).expand(n, m, -1)
         t = torch.as_tensor(self._scaled(times)).view(1, m, 1).expand(n, m, 1)
-        log_risk = self._forward(torch.cat([x, t], dim=2).view(n * m, -1).numpy())
+        log_risk = self.outputs_of(torch.cat([x, t], dim=2).view(n * m, -1).numpy())
         return relative_risk(log_risk.cpu().numpy()).reshape(n, m)
 
-    def _after_training(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+    def after_training(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         order = np.argsort(y["time"], kind="stable")
         time, ordered = y["time"][order], X[order]
         mass = np.ones(len(y)) if weight is None else weight[order]
@@ -108,22 +110,23 @@ class CoxTime(NetworkEstimator):
             at_risk = mass[start:] @ self._risk(ordered[start:], self.times_[k : k + 1])[:, 0]
             self.increments_[k] = deaths[k] / at_risk
 
-    def _nodes(self) -> FloatArray:
+    @property
+    def nodes(self) -> FloatArray:
         return self.times_
 
-    def _survival(self, X: Features) -> FloatArray:
+    def survival_at_nodes(self, X: Features) -> FloatArray:
         return np.exp(-np.cumsum(self.increments_ * self._risk(X, self.times_), axis=1))
 
-    def _numbers_per_row(self) -> int:
-        return len(self._nodes()) * (2 * self.layer_size + int(self.n_inputs_) + 8)
+    def numbers_per_row(self) -> int:
+        return len(self.nodes) * (2 * self.layer_size + int(self.n_inputs_) + 8)
 
-    def _to_saved(self) -> tuple[Header, Arrays]:
-        header, arrays = super()._to_saved()
+    def get_state(self) -> tuple[Header, Arrays]:
+        header, arrays = super().get_state()
         header["time_scaling"] = {"mean": self.time_mean_, "scale": self.time_scale_}
         return header, {**arrays, "baseline.times": self.times_, "baseline.increments": self.increments_}
 
-    def _restore(self, header: Header, arrays: Arrays) -> None:
-        super()._restore(header, arrays)
+    def set_state(self, header: Header, arrays: Arrays) -> None:
+        super().set_state(header, arrays)
         self.times_, self.increments_ = arrays["baseline.times"], arrays["baseline.increments"]
         self.time_mean_ = float(header["time_scaling"]["mean"])
         self.time_scale_ = float(header["time_scaling"]["scale"])
@@ -154,3 +157,16 @@ class _Controls:
         position = torch.searchsorted(self.running, at, right=True) - 1
         # Rounding, and zero weights, must not lead out of the risk set.
         return self.order[torch.minimum(torch.maximum(position, self.first[rows]), self.last[rows] - 1)]
+
+
+register(
+    ModelKind(
+        name="coxtime",
+        model=CoxTime,
+        meaning="Cox with a network that also sees time",
+        space={**TRAINING_SPACE, "layers": Int(1, 4), "layer_size": Int(8, 128, log=True)},
+        paper_space={"layers": Int(1, 5), "layer_size": Choice((8, 16, 32, 64, 128))},
+        quick=QUICK,
+        is_member=True,
+    )
+)

@@ -11,20 +11,32 @@ import torch
 from torch import Tensor, nn
 
 from dcsurv.grid import Spacing
+from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import calibrated_ranking, censoring_node_weight, likelihood_ranking, survival_from_logits
-from dcsurv.models.base import Features, Outcome
-from dcsurv.models.network import GridEstimator, Parts
+from dcsurv.models.base import Features
+from dcsurv.models.encoder_decoder import (
+    PAPER_RECURRENT,
+    RECURRENT,
+    EncoderDecoderEstimator,
+    default_space,
+    paper_space,
+)
+from dcsurv.models.network import QUICK, Parts
+from dcsurv.models.ranges import Number, Range, WholeNumber
 from dcsurv.networks import EncoderDecoder
 from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
-from dcsurv.persistence import Header, saveable
-from dcsurv.target import FloatArray, IntArray
+from dcsurv.persistence import Header
+from dcsurv.search_space import Choice, Float, Int, Space, When
+from dcsurv.target import FloatArray, IntArray, Outcome
+
+# The paper's names of its three grids.
+_SPACINGS: dict[str, Spacing] = {"quant": "quantile", "log": "log", "linear": "linear"}
 
 Criterion: TypeAlias = Literal["likelihood", "ranked", "weighted"]
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
-class DCS(GridEstimator):
+class DCS(EncoderDecoderEstimator):
     """Discrete hazards on a freely spaced grid; loss: a score + λ kernel / pairs, censored patients included.
 
     Parameters
@@ -82,19 +94,19 @@ class DCS(GridEstimator):
     aggregation_layers: int = 1
     aggregation_size: int = 32
 
-    ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
-        **GridEstimator.ranges,
-        "lam": (0, float("inf"), False),
-        "sigma": (0.02, float("inf"), False),
-        "feature_bins": (0, float("inf"), True),
-        "aggregation_layers": (1, float("inf"), True),
-        "aggregation_size": (1, float("inf"), True),
+    ranges: ClassVar[dict[str, Range]] = {
+        **EncoderDecoderEstimator.ranges,
+        "lam": Number(least=0),
+        "sigma": Number(least=0.02),
+        "feature_bins": WholeNumber(0),
+        "aggregation_layers": WholeNumber(1),
+        "aggregation_size": WholeNumber(1),
     }
 
-    def _spacing(self) -> Spacing:
+    def node_spacing(self) -> Spacing:
         return self.spacing
 
-    def _architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, Any]:
         return {
             "bidirectional": self.bidirectional,
             "skip": self.skip,
@@ -103,8 +115,8 @@ class DCS(GridEstimator):
             "feature_bins": self.feature_bins,
         }
 
-    def _prepare(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
-        super()._prepare(network, X, y, weight)
+    def prepare_network(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+        super().prepare_network(network, X, y, weight)
         assert isinstance(network, EncoderDecoder)
         if network.embedding is not None:
             network.embedding.set_bins(X)
@@ -112,22 +124,22 @@ class DCS(GridEstimator):
     def _criterion(self) -> Criterion:
         return self.criterion or ("ranked" if self.convention == "paper" else "likelihood")
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         if self.criterion not in (None, *get_args(Criterion)):
             raise ValueError(
                 f"criterion is {self.criterion!r}, but None or one of {', '.join(get_args(Criterion))} is expected."
             )
 
-    def _bucket(self, y: Outcome) -> IntArray:
-        bucket = super()._bucket(y)
+    def bucket(self, y: Outcome) -> IntArray:
+        bucket = super().bucket(y)
         if self._criterion() != "weighted":
             return bucket
         # Who is censored at the very time of a node was alive at it. It matters at the end of a study, where many are
         # censored at once: else nobody would be known to reach the last node, and S would end at 0.
         return np.where(y["event"], bucket, np.searchsorted(self.grid_.nodes, y["time"], side="right"))
 
-    def _details(
+    def details(
         self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
     ) -> Callable[[Tensor], Tensor] | None:
         if self._criterion() == "ranked":
@@ -153,7 +165,7 @@ class DCS(GridEstimator):
             torch.as_tensor(array, dtype=torch.float32, device=device) for array in (at_nodes, own)
         )
         counted = node_inverse > 0
-        bucket = torch.as_tensor(self._bucket(y), device=device)
+        bucket = torch.as_tensor(self.bucket(y), device=device)
 
         def weights(batch: Tensor) -> Tensor:
             inverse = own_inverse.index_select(0, batch)
@@ -161,11 +173,11 @@ class DCS(GridEstimator):
 
         return weights
 
-    def _numbers_per_row(self) -> int:
+    def numbers_per_row(self) -> int:
         # The bins of a wide table can need more than the network after them.
-        return max(super()._numbers_per_row(), 4 * self.n_inputs_ * (1 + self.feature_bins))
+        return max(super().numbers_per_row(), 4 * self.n_inputs_ * (1 + self.feature_bins))
 
-    def _loss(
+    def loss(
         self,
         logits: Tensor,
         bucket: Tensor,
@@ -185,8 +197,41 @@ class DCS(GridEstimator):
         return calibrated_ranking(survival_from_logits(logits), bucket, event, node_weight=detail, **kernel)
 
     @classmethod
-    def _known_parameters(cls, saved: Header) -> Header:
+    def known_parameters(cls, saved: Header) -> Header:
         """Rename what files of version 0.1 hold: two criteria, told apart by whether there were weights."""
         known = dict(saved)
         weighted = known.pop("censoring_weights", False)
         return {"criterion": "weighted" if weighted else "ranked", **known}
+
+
+def _decoder_space(when: When) -> Space:
+    return {name: Choice((False, True), when=when, otherwise=False) for name in ("bidirectional", "skip")}
+
+
+_SPACE: Space = {
+    **default_space(Int(0, 1)),
+    **_decoder_space(RECURRENT),
+    "lam": Float(0.05, 5.0, log=True),
+    "sigma": Float(0.1, 2.0, log=True),
+    "feature_bins": Choice((0, 8, 16)),
+}
+_PAPER_SPACE: Space = {
+    **_decoder_space(PAPER_RECURRENT),
+    "aggregation_layers": Int(1, 2),
+    "lam": Float(0.25, 2.0),
+    "sigma": Float(0.25, 2.0),
+}
+
+register(
+    ModelKind(
+        name="dcs",
+        model=DCS,
+        meaning="one DCS network",
+        space=_SPACE,
+        paper_space=lambda estimator, y: paper_space(Int(0, 2), _PAPER_SPACE, estimator, y),
+        quick=QUICK,
+        is_member=True,
+        has_grid=True,
+        variants={f"dcs-{short}": {"spacing": spacing} for short, spacing in _SPACINGS.items()},
+    )
+)

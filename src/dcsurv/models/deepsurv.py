@@ -9,18 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import cox_partial_likelihood
-from dcsurv.models.base import Features, Outcome
+from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
-from dcsurv.models.network import NetworkEstimator, Parts
+from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
+from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.networks import MLP
 from dcsurv.nonparametric import breslow
-from dcsurv.persistence import Arrays, Header, saveable
-from dcsurv.target import FloatArray
+from dcsurv.persistence import Arrays, Header
+from dcsurv.search_space import Choice, Int
+from dcsurv.target import FloatArray, Outcome
 from dcsurv.training import BatchLoss
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
 class DeepSurv(NetworkEstimator):
     """Proportional hazards with a network: S(t | x) = exp(-H0(t) exp(g(x))).
@@ -48,16 +50,16 @@ class DeepSurv(NetworkEstimator):
     batch_size: int = 256
     learning_rate: float = 1e-2
 
-    ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
+    ranges: ClassVar[dict[str, Range]] = {
         **NetworkEstimator.ranges,
-        "layers": (0, float("inf"), True),
-        "layer_size": (1, float("inf"), True),
+        "layers": WholeNumber(0),
+        "layer_size": WholeNumber(1),
     }
 
-    def _build(self) -> nn.Module:
+    def build_network(self) -> nn.Module:
         return MLP(self.n_inputs_, self.layers, self.layer_size, dropout=self.dropout)
 
-    def _batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
+    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
         # float32 would merge times that differ; their ranks are enough, and exact.
         rank = torch.as_tensor(np.unique(y["time"], return_inverse=True)[1], device=X.device)
         event = torch.as_tensor(np.ascontiguousarray(y["event"]), device=X.device)
@@ -69,24 +71,38 @@ class DeepSurv(NetworkEstimator):
 
         return loss
 
-    def _after_training(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
-        risk = relative_risk(self._forward(X).cpu().numpy())
+    def after_training(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+        risk = relative_risk(self.outputs_of(X).cpu().numpy())
         times, hazard = breslow(np.ascontiguousarray(y["time"]), y["event"], risk, weight)
         kept = thinned(len(times))
         self.times_, self.cumulative_hazard_ = times[kept], hazard[kept]
 
-    def _nodes(self) -> FloatArray:
+    @property
+    def nodes(self) -> FloatArray:
         return self.times_
 
-    def _survival(self, X: Features) -> FloatArray:
-        return proportional_survival(self.cumulative_hazard_, self._forward(X).cpu().numpy())
+    def survival_at_nodes(self, X: Features) -> FloatArray:
+        return proportional_survival(self.cumulative_hazard_, self.outputs_of(X).cpu().numpy())
 
-    def _to_saved(self) -> tuple[Header, Arrays]:
-        header, arrays = super()._to_saved()
+    def get_state(self) -> tuple[Header, Arrays]:
+        header, arrays = super().get_state()
         baseline = {"baseline.times": self.times_, "baseline.cumulative_hazard": self.cumulative_hazard_}
         return header, {**arrays, **baseline}
 
-    def _restore(self, header: Header, arrays: Arrays) -> None:
-        super()._restore(header, arrays)
+    def set_state(self, header: Header, arrays: Arrays) -> None:
+        super().set_state(header, arrays)
         self.times_ = arrays["baseline.times"]
         self.cumulative_hazard_ = arrays["baseline.cumulative_hazard"]
+
+
+register(
+    ModelKind(
+        name="deepsurv",
+        model=DeepSurv,
+        meaning="Cox with a network",
+        space={**TRAINING_SPACE, "layers": Int(1, 4), "layer_size": Int(8, 128, log=True)},
+        paper_space={"layers": Int(1, 5), "layer_size": Choice((8, 16, 32, 64, 128))},
+        quick=QUICK,
+        is_member=True,
+    )
+)

@@ -7,14 +7,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import drsa
-from dcsurv.models.network import GridEstimator
-from dcsurv.persistence import saveable
+from dcsurv.models.encoder_decoder import EncoderDecoderEstimator, default_space, paper_space
+from dcsurv.models.network import QUICK
+from dcsurv.models.ranges import Number, Range, WholeNumber
+from dcsurv.search_space import Choice, Float, Int
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
-class DRSA(GridEstimator):
+class DRSA(EncoderDecoderEstimator):
     """Discrete hazards from an LSTM that is told the position l/L of every node, trained by likelihood.
 
     Parameters
@@ -36,16 +38,16 @@ class DRSA(GridEstimator):
 
     alpha: float = 0.25
 
-    ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
-        **GridEstimator.ranges,
-        "alpha": (0, 1, False),
-        "decoder_layers": (1, float("inf"), True),
+    ranges: ClassVar[dict[str, Range]] = {
+        **EncoderDecoderEstimator.ranges,
+        "alpha": Number(least=0, below=1),
+        "decoder_layers": WholeNumber(1),
     }
 
-    def _architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, Any]:
         return {"step_input": True}
 
-    def _loss(
+    def loss(
         self,
         logits: Tensor,
         bucket: Tensor,
@@ -54,3 +56,17 @@ class DRSA(GridEstimator):
         detail: Tensor | None = None,
     ) -> Tensor:
         return drsa(logits, bucket, event, alpha=self.alpha, sample_weight=weight)
+
+
+register(
+    ModelKind(
+        name="drsa",
+        model=DRSA,
+        meaning="recurrent network, likelihood of events and censoring",
+        space={**default_space(Choice((1,))), "alpha": Float(0.01, 0.99)},
+        paper_space=lambda estimator, y: paper_space(Int(1, 2), {"alpha": Float(0.01, 0.99)}, estimator, y),
+        quick=QUICK,
+        is_member=True,
+        has_grid=True,
+    )
+)

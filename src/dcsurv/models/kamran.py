@@ -7,14 +7,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import calibrated_ranking, survival_from_logits
-from dcsurv.models.network import GridEstimator
-from dcsurv.persistence import saveable
+from dcsurv.models.encoder_decoder import EncoderDecoderEstimator, default_space, paper_space
+from dcsurv.models.network import QUICK
+from dcsurv.models.ranges import Number, Range, WholeNumber
+from dcsurv.search_space import Float, Int, Space
 
 
-@saveable
 @dataclass(kw_only=True, repr=False, eq=False)
-class Kamran(GridEstimator):
+class Kamran(EncoderDecoderEstimator):
     """Discrete hazards on a linear grid; loss RPS + λ kernel as plain sums, over pairs of events only.
 
     Parameters
@@ -47,22 +49,22 @@ class Kamran(GridEstimator):
     encoder_layers: int = 0
 
     plain_sums: ClassVar[bool] = True
-    ranges: ClassVar[dict[str, tuple[float, float, bool]]] = {
-        **GridEstimator.ranges,
-        "lam": (0, float("inf"), False),
-        "sigma": (0.02, float("inf"), False),
-        "aggregation_layers": (1, float("inf"), True),
-        "aggregation_size": (1, float("inf"), True),
+    ranges: ClassVar[dict[str, Range]] = {
+        **EncoderDecoderEstimator.ranges,
+        "lam": Number(least=0),
+        "sigma": Number(least=0.02),
+        "aggregation_layers": WholeNumber(1),
+        "aggregation_size": WholeNumber(1),
     }
 
-    def _architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, Any]:
         return {
             "aggregation_layers": self.aggregation_layers,
             "aggregation_size": self.aggregation_size,
             "step_input": self.step_input,
         }
 
-    def _loss(
+    def loss(
         self,
         logits: Tensor,
         bucket: Tensor,
@@ -80,3 +82,19 @@ class Kamran(GridEstimator):
             normalize=False,
             sample_weight=weight,
         )
+
+
+_PAPER_SPACE: Space = {"aggregation_layers": Int(1, 2), "lam": Float(0.25, 2.0), "sigma": Float(0.25, 2.0)}
+
+register(
+    ModelKind(
+        name="kamran",
+        model=Kamran,
+        meaning="recurrent network, ranked probability score",
+        space={**default_space(Int(0, 1)), "lam": Float(0.05, 5.0, log=True), "sigma": Float(0.1, 2.0, log=True)},
+        paper_space=lambda estimator, y: paper_space(Int(0, 2), _PAPER_SPACE, estimator, y),
+        quick=QUICK,
+        is_member=True,
+        has_grid=True,
+    )
+)

@@ -6,14 +6,15 @@ import json
 from importlib import resources
 from typing import Any
 
-from dcsurv.models.base import SurvivalEstimator
 from dcsurv.models.coxph import CoxPH
 from dcsurv.models.coxtime import CoxTime
 from dcsurv.models.dcs import DCS
 from dcsurv.models.deepsurv import DeepSurv
 from dcsurv.models.drsa import DRSA
+from dcsurv.models.encoder_decoder import EncoderDecoderEstimator
+from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.kamran import Kamran
-from dcsurv.models.network import GridEstimator, NetworkEstimator
+from dcsurv.models.network import NetworkEstimator
 from dcsurv.preprocessing import Preprocessor
 
 _KINDS: dict[str, type[SurvivalEstimator]] = {
@@ -37,11 +38,11 @@ def paper_settings(model: str, dataset: str, **changes: Any) -> SurvivalEstimato
 
     Parameters
     ----------
-    model
+    model : str
         CoxPH, DeepSurv, CoxTime, DRSA, Kamran, DCS-linear, DCS-log or DCS-quant.
-    dataset
+    dataset : {"support", "metabric", "flchain"}
         support, metabric or flchain.
-    changes
+    **changes : object
         Parameters that replace those of the paper, such as ``random_state=0``.
 
     Notes
@@ -58,7 +59,7 @@ def paper_settings(model: str, dataset: str, **changes: Any) -> SurvivalEstimato
     parameters: dict[str, Any] = {"time_unit": "days", **settings[dataset][model]}
     if issubclass(kind, NetworkEstimator):
         parameters |= _TRAINING | _OUR_CHOICE
-    if issubclass(kind, GridEstimator):
+    if issubclass(kind, EncoderDecoderEstimator):
         parameters |= {"convention": "paper", "recurrent_dropout": _TRAINING["dropout"]}
     if dataset == "flchain":
         parameters["preprocess"] = Preprocessor(ordinal=("sex",))  # a number to the authors

@@ -1,9 +1,7 @@
-"""The network of DRSA, Kamran and DCS: encode a patient, unroll over the grid, read a hazard at every node."""
+"""The network of DRSA, Kamran and DCS: encode a patient, unroll over the grid, read outputs at every node."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,14 +11,14 @@ from dcsurv.networks.recurrent import RecurrentDecoder
 
 
 class EncoderDecoder(nn.Module):
-    """Map features to the logit of the hazard at each of L nodes.
+    """Map features to outputs at each of L nodes, such as the logit of the hazard.
 
     - encoder: [Dense ReLU, Dropout] x n; n = 0 passes the features on,
     - decoder: m LSTM layers over the L nodes, fed the same encoding at every step; optionally bidirectional,
       and with a skip that joins the encoding to the output of the last LSTM,
-    - aggregation: (k - 1) x [Dense sigmoid, Dropout], then Dense(1), shared by all nodes.
+    - aggregation: (k - 1) x [Dense sigmoid, Dropout], then Dense(outputs per node), shared by all nodes.
 
-    Without decoder (m = 0) the last layer has L outputs and the nodes share nothing else.
+    Without decoder (m = 0) the last layer has outputs for all L nodes, which share nothing else.
     Kernels start Glorot-uniform, biases at 0; for the LSTM see :class:`RecurrentDecoder`.
 
     Parameters
@@ -31,6 +29,8 @@ class EncoderDecoder(nn.Module):
         Bins of the ``PiecewiseLinear`` embedding before the encoder; 0: the features as they are.
     step_input
         Whether the position l/L of the node is joined to the features at every step.
+    outputs_per_node
+        With 1, outputs are (n, L), otherwise (n, L, outputs per node).
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class EncoderDecoder(nn.Module):
         recurrent_dropout: float = 0.0,
         step_input: bool = False,
         feature_bins: int = 0,
+        outputs_per_node: int = 1,
     ) -> None:
         super().__init__()
         if decoder_layers == 0 and (bidirectional or skip or step_input):
@@ -58,6 +59,7 @@ class EncoderDecoder(nn.Module):
                 "Use at least one decoder layer or leave them False."
             )
         self.n_nodes = n_nodes
+        self.outputs_per_node = outputs_per_node
         self.step_input = step_input
         self.skip = skip
 
@@ -84,7 +86,7 @@ class EncoderDecoder(nn.Module):
         for _ in range(aggregation_layers - 1):
             aggregation += [nn.Linear(width, aggregation_size), nn.Sigmoid(), nn.Dropout(dropout)]
             width = aggregation_size
-        aggregation.append(nn.Linear(width, 1 if decoder_layers > 0 else n_nodes))
+        aggregation.append(nn.Linear(width, outputs_per_node * (1 if decoder_layers > 0 else n_nodes)))
         self.aggregation = nn.Sequential(*aggregation)
 
         for layer in [*encoder, *aggregation]:
@@ -92,25 +94,32 @@ class EncoderDecoder(nn.Module):
                 nn.init.xavier_uniform_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
-    @torch.no_grad()
-    def start_at(self, hazard: npt.NDArray[np.float64]) -> None:
-        """Set the last bias so that an untrained network predicts about these hazards, (L,), for everybody.
+    @property
+    def nodes_share_outputs(self) -> bool:
+        """Whether one last layer serves all nodes, as it does after a recurrent decoder."""
+        return self.decoder is not None
 
-        With a recurrent decoder, whose nodes share that bias, their mean.
+    @torch.no_grad()
+    def start_at(self, outputs: Tensor) -> None:
+        """Set the last bias so that an untrained network gives about these outputs to everybody.
+
+        Parameters
+        ----------
+        outputs
+            For each node, (L,) or (L, outputs per node); where nodes share the last layer, for one of them.
         """
         last = self.aggregation[-1]
         assert isinstance(last, nn.Linear)
-        goal = torch.as_tensor(hazard if self.decoder is None else hazard.mean(keepdims=True), dtype=torch.float32)
-        last.bias.copy_(torch.logit(goal))
+        last.bias.copy_(outputs.flatten())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map features (n, n_features) to hazard logits (n, L)."""
+        """Map features (n, n_features) to outputs (n, L), or (n, L, outputs per node) if there are several."""
         if self.embedding is not None:
             x = self.embedding(x)
         encoding = self.encoder(self._with_steps(x) if self.step_input else x)  # (n, E), or (L, n, E) with steps
         if self.decoder is None:
-            logits: Tensor = self.aggregation(encoding)
-            return logits
+            at_once: Tensor = self.aggregation(encoding)
+            return at_once if self.outputs_per_node == 1 else at_once.view(len(x), self.n_nodes, -1)
         hidden = self.decoder(encoding, self.n_nodes)  # (L, n, D)
         first = self.aggregation[0]
         assert isinstance(first, nn.Linear)
@@ -123,7 +132,7 @@ class EncoderDecoder(nn.Module):
         else:
             out = first(hidden)
         out = self.aggregation[1:](out)
-        return out.squeeze(2).t()  # (n, L)
+        return out.squeeze(2).t() if self.outputs_per_node == 1 else out.transpose(0, 1)
 
     def _with_steps(self, x: Tensor) -> Tensor:
         """Join the position l/L of each node to the features: (L, n, n_features + 1)."""

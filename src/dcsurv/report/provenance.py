@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.calibration.ensemble import CalibratedEnsemble
+from dcsurv.calibration import CalibratedEnsemble
 from dcsurv.report.blocks import Bullets, Section
 from dcsurv.report.performance import ENOUGH_EVENTS
 from dcsurv.report.study import Study
@@ -27,7 +27,7 @@ _NO_MATTER = ("device", "verbose", "n_jobs")
 def model(study: Study) -> Section:
     """Kind, features, settings and training of the model."""
     section = Section("model", "The model")
-    estimator = study.model
+    estimator = study.model.innermost
     trained = dict(getattr(estimator, "training_summary_", {}))
     curves = study.curves
     words = {"linear": "straight", "step": "in steps", "constant_hazard": "with a constant hazard"}[
@@ -48,6 +48,11 @@ def model(study: Study) -> Section:
                 if maps
                 else "used as they are."
             )
+        )
+    for later in study.model.recalibrations:
+        section.say(
+            f"Then its probabilities were refitted, with the {' and '.join(later.maps)} "
+            f"map{'' if len(later.maps) == 1 else 's'}, to {later.fitted_on_}; nothing was trained anew."
         )
     names = [str(name) for name in study.X.columns]
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""

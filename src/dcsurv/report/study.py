@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.calibration.ensemble import CalibratedEnsemble, make_maps
 from dcsurv.cohort import usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import describe_time
@@ -33,7 +31,7 @@ class Study:
     curves
         As the model predicts them.
     before
-        Of an ensemble with recalibration maps: the mean of the members, before the maps.
+        As the model predicted them before it was recalibrated: of an ensemble the mean of its members.
     reference_curves
         Of the model to compare with.
     baseline
@@ -70,11 +68,12 @@ class Study:
 
     @property
     def name(self) -> str:
-        return model_name(self.model)
+        name: str = self.model.display_name
+        return name
 
     @property
     def reference_name(self) -> str:
-        name = model_name(self.reference)
+        name: str = self.reference.display_name
         return name if name != self.name else f"{name} (reference)"
 
     @property
@@ -151,11 +150,8 @@ def make_study(
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         curves = model.predict_survival_function(X)
-        before = None
-        if isinstance(model, CalibratedEnsemble) and model.map_.maps:
-            bare = copy.copy(model)
-            bare.map_ = make_maps(())
-            before = bare.predict_survival_function(X)
+        inside = model.before_recalibration()
+        before = None if inside is None else inside.predict_survival_function(X)
         reference_curves = None if reference is None else reference.predict_survival_function(X)
     for warning in heard:
         if issubclass(warning.category, UserWarning) and str(warning.message) not in remarks:
@@ -183,15 +179,6 @@ def make_study(
     )
     _choose_horizons(study, horizons)
     return study
-
-
-def model_name(model: Any) -> str:
-    """Return what to call a model: an ensemble also by its members."""
-    name = type(model).__name__
-    if isinstance(model, CalibratedEnsemble):
-        kinds = sorted({type(member).__name__ for member in model.members_})
-        return f"{name} ({len(model.members_)} × {' / '.join(kinds)})"
-    return name
 
 
 def _as_frame(X: Any, model: Any) -> pd.DataFrame:

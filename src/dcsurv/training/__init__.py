@@ -1,10 +1,20 @@
 """Training: one loop for every network."""
 
 from dcsurv.training.history import History
-from dcsurv.training.loop import BatchLoss, Watcher, evaluate, isolated_torch, train, validation_split, watch
+from dcsurv.training.loop import (
+    VALIDATION_BATCH,
+    BatchLoss,
+    Watcher,
+    evaluate,
+    isolated_torch,
+    train,
+    validation_split,
+    watch,
+)
 from dcsurv.training.threads import one_thread
 
 __all__ = [
+    "VALIDATION_BATCH",
     "BatchLoss",
     "History",
     "Watcher",

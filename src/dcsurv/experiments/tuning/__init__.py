@@ -8,15 +8,8 @@ from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.estimator import Tuned
 from dcsurv.experiments.tuning.result import TuningResult, read_settings, save_settings
 from dcsurv.experiments.tuning.search import tune
-from dcsurv.experiments.tuning.spaces import (
-    Choice,
-    Float,
-    Int,
-    TuningError,
-    default_space,
-    named_estimator,
-    paper_space,
-)
+from dcsurv.experiments.tuning.spaces import default_space, named_estimator, paper_space
+from dcsurv.search_space import Choice, Float, Int, TuningError
 
 __all__ = [
     "Choice",

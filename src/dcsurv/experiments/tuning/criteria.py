@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from dcsurv.experiments.tuning.spaces import TuningError
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import Metric, find_metric, list_metrics
 from dcsurv.metrics.evaluation import measure
+from dcsurv.search_space import TuningError
 
 Direction: TypeAlias = Literal["maximize", "minimize"]
 

@@ -15,12 +15,14 @@ from sklearn.base import clone
 
 from dcsurv.calibration import CalibratedEnsemble, default_member
 from dcsurv.experiments.tuning.criteria import Criterion
-from dcsurv.experiments.tuning.spaces import Choice, Space, TuningError, named_estimator
+from dcsurv.experiments.tuning.spaces import named_estimator
 from dcsurv.experiments.tuning.study import quiet
-from dcsurv.models.base import plain_random_state
+from dcsurv.kinds import kind_of, make_model
+from dcsurv.models.estimator import plain_random_state
 from dcsurv.persistence import write_atomically
 from dcsurv.plain import plain
 from dcsurv.preprocessing import Preprocessor
+from dcsurv.search_space import Choice, Space, TuningError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -231,7 +233,8 @@ def read_settings(path: str | PathLike[str]) -> Any:
     if document.get("format", FORMAT) != FORMAT:
         raise TuningError(f"{path} has format {document['format']}, but this version of dcsurv reads format {FORMAT}.")
     parameters = dict(document.get("parameters", {}))
-    estimator = named_estimator(document["model"])
+    name: str = document["model"]
+    estimator = named_estimator(_OLDER_NAMES.get(name, name))
     if isinstance(parameters.get("estimator"), str):
         estimator.set_params(estimator=named_estimator(parameters.pop("estimator")))
     if isinstance(parameters.get("preprocess"), Mapping):
@@ -242,16 +245,18 @@ def read_settings(path: str | PathLike[str]) -> Any:
     return estimator.set_params(**{name: _immutable(value) for name, value in parameters.items()})
 
 
-_MODELS = ("coxph", "deepsurv", "coxtime", "drsa", "kamran", "dcs", "ensemble")
+# What files of version 0.1 call some models.
+_OLDER_NAMES = {"ensemble": "calibrated"}
 
 
 def _as_data(estimator: Any) -> tuple[str, dict[str, Any]]:
     """Return an estimator's name and the parameters in which it differs from the default of that name."""
-    defaults = {name: named_estimator(name) for name in _MODELS}
-    names = [name for name, default in defaults.items() if type(default) is type(estimator)]
-    if not names:
-        raise TuningError(f"settings of a {type(estimator).__name__} cannot be kept in a file; possible are {_MODELS}.")
-    default = defaults[names[0]].get_params()
+    kind = kind_of(estimator)
+    if kind is None or not kind.by_name:
+        raise TuningError(
+            f"settings of a {type(estimator).__name__} cannot be kept in a file: it is not a registered model."
+        )
+    default = make_model(kind.name).get_params()
     out: dict[str, Any] = {}
     member = estimator.get_params(deep=False).get("estimator")
     if member is None and isinstance(estimator, CalibratedEnsemble):
@@ -270,7 +275,7 @@ def _as_data(estimator: Any) -> tuple[str, dict[str, Any]]:
             out[name] = value
         else:
             raise TuningError(f"{name} is {value!r}, which a settings file cannot hold.")
-    return names[0], out
+    return kind.name, out
 
 
 def _immutable(value: Any) -> Any:

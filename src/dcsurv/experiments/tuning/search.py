@@ -19,11 +19,13 @@ from dcsurv.experiments.plan import PlanError, identity_text
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.progress import TrialBar
 from dcsurv.experiments.tuning.result import TuningResult
-from dcsurv.experiments.tuning.spaces import Dimension, TuningError, described, make_space, named_estimator, nearest
+from dcsurv.experiments.tuning.spaces import described, make_space, named_estimator, nearest
 from dcsurv.experiments.tuning.study import Proposal, TrialStudy
 from dcsurv.experiments.tuning.trials import TrialResult, TrialRunner, bars, can_share, make_folds, make_indices
 from dcsurv.experiments.tuning.workers import Workers, make_workers
-from dcsurv.target import check_outcome
+from dcsurv.models.grid_model import nodes_for
+from dcsurv.search_space import Dimension, TuningError
+from dcsurv.target import Outcome, check_outcome
 
 
 def tune(
@@ -113,7 +115,7 @@ def tune(
     outcome = check_outcome(y, n_rows=len(X), min_events=2)
     chosen = make_space(space, template, outcome)
     _check_numbers(n_trials, keep, trial_timeout, timeout, workers, cluster, random_state)
-    known = [_own_settings(template, chosen), *(_checked_start(values, chosen) for values in start)]
+    known = [_own_settings(template, chosen, outcome), *(_checked_start(values, chosen) for values in start)]
     indices = make_indices(folds, outcome, random_state)
     identity = {
         "model": _model_identity(template, chosen),
@@ -197,8 +199,11 @@ def _template(estimator: Any, random_state: int | None) -> Any:
     return out
 
 
-def _own_settings(template: Any, space: Mapping[str, Dimension]) -> dict[str, Any]:
+def _own_settings(template: Any, space: Mapping[str, Dimension], y: Outcome) -> dict[str, Any]:
     parameters = template.get_params()
+    for name in ("n_nodes", "estimator__n_nodes"):
+        if name in parameters and parameters[name] is None:
+            parameters[name] = nodes_for(int(y["event"].sum()))  # as a fit would choose
     return nearest(dict(space), {name: parameters[name] for name in space})
 
 

@@ -19,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 
 from dcsurv.experiments.tuning.criteria import Criterion
-from dcsurv.experiments.tuning.spaces import Space, TuningError, settled, suggest
+from dcsurv.experiments.tuning.spaces import settled, suggest
 from dcsurv.experiments.tuning.trials import State, Steps, TrialResult
 from dcsurv.messages import MissingExtra, needs_extra
+from dcsurv.search_space import Space, TuningError
 
 # Identities written under another number are not continued.
 FORMAT: Final = 1

@@ -17,12 +17,10 @@ import pandas as pd
 from sklearn.base import clone
 
 from dcsurv.experiments.tuning.criteria import Criterion
-from dcsurv.experiments.tuning.spaces import TuningError
 from dcsurv.follow_up import FollowUp, study_follow_up
-from dcsurv.models.base import Outcome as Labels
-from dcsurv.models.base import SurvivalEstimator
-from dcsurv.models.network import NetworkEstimator
-from dcsurv.target import IntArray, fold_indices
+from dcsurv.models import NetworkEstimator, SurvivalEstimator
+from dcsurv.search_space import TuningError
+from dcsurv.target import IntArray, Outcome, fold_indices
 from dcsurv.training import one_thread, watch
 
 # Epochs of the first fold after which a trial is compared with others, and how far they are on the way to the end.
@@ -44,9 +42,9 @@ class Fold:
     """Rows to fit on and rows to judge with; features are encoded already where trials can share that."""
 
     X: Any
-    y: Labels
+    y: Outcome
     X_held_out: Any
-    y_held_out: Labels
+    y_held_out: Outcome
 
     @cached_property
     def follow_up(self) -> FollowUp:
@@ -161,12 +159,10 @@ class _Course:
             self._check_time(per_epoch * (max(0, shortest - epoch) + shortest * folds_left))
         if epoch in RUNGS and not self.measured:
             # Folds that are not encoded for all trials hold what the user passed; the model has its own encoding.
-            train, held_out = (
-                model._transform(model._check_features(X, reset=False)) for X in (fold.X, fold.X_held_out)
-            )
-            model._after_training(train, fold.y, None)
+            train, held_out = (model.encode(model.check_features(X)) for X in (fold.X, fold.X_held_out))
+            model.after_training(train, fold.y, None)
             criterion = self.evaluation.criterion
-            now = criterion.measure(fold.y_held_out, model._curves(held_out), fold.y, fold.follow_up)
+            now = criterion.measure(fold.y_held_out, model.curves_of(held_out), fold.y, fold.follow_up)
             self._reach(epoch, criterion.upward(criterion.objectives([now])))
 
     def _reach(self, step: int, value: tuple[float, ...]) -> None:
@@ -191,7 +187,7 @@ class _Course:
 
 
 def make_folds(
-    estimator: Any, X: Any, y: Labels, indices: Sequence[tuple[IntArray, IntArray]], *, share: bool
+    estimator: Any, X: Any, y: Outcome, indices: Sequence[tuple[IntArray, IntArray]], *, share: bool
 ) -> list[Fold]:
     """Cut the data into folds; with ``share``, encode the features of each fold once for all trials.
 
@@ -203,11 +199,9 @@ def make_folds(
         fold = Fold(rows[train], y[train], rows[held_out], y[held_out])
         if share:
             coder = clone(estimator)
-            features = coder._check_features(fold.X, reset=True)
-            encoded = coder._fit_preprocessing(features, fold.y)
-            fold = Fold(
-                encoded, fold.y, coder._transform(coder._check_features(fold.X_held_out, reset=False)), fold.y_held_out
-            )
+            encoded = coder.fit_encoding(fold.X, fold.y)
+            held_out_encoded = coder.encode(coder.check_features(fold.X_held_out))
+            fold = Fold(encoded, fold.y, held_out_encoded, fold.y_held_out)
         out.append(fold)
     return out
 
@@ -218,7 +212,7 @@ def can_share(estimator: Any, searched: Sequence[str]) -> bool:
 
 
 def make_indices(
-    folds: int | Sequence[tuple[Any, Any]], y: Labels, random_state: int
+    folds: int | Sequence[tuple[Any, Any]], y: Outcome, random_state: int
 ) -> list[tuple[IntArray, IntArray]]:
     """Return the rows of every fold: dealt with about the same share of events, or the user's own pairs."""
     expected = "a number of folds from 2 on, or pairs of (training rows, held-out rows),"

@@ -9,8 +9,8 @@ from concurrent.futures import Executor, Future
 from typing import Any, TypeAlias
 
 from dcsurv.experiments.cluster import connected
-from dcsurv.experiments.tuning.spaces import TuningError
 from dcsurv.experiments.tuning.trials import Steps, TrialResult, TrialRunner
+from dcsurv.search_space import TuningError
 
 # Seconds without a trial after which a process ends.
 _IDLE = 60

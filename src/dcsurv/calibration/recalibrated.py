@@ -1,0 +1,308 @@
+"""A fitted model whose probabilities were refitted to other patients, and which says so."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
+from dcsurv.curves import SurvivalCurves
+from dcsurv.kinds import ModelKind, kind_in_file, register
+from dcsurv.metrics.censoring import resolve_follow_up
+from dcsurv.models import CurveParts, SurvivalModel
+from dcsurv.models.base import Features
+from dcsurv.models.estimator import versions
+from dcsurv.persistence import Arrays, Header, from_saved
+from dcsurv.target import FloatArray, check_outcome
+
+_INSIDE = "model."
+
+
+@dataclass(frozen=True)
+class FittedOn:
+    """On whom maps were fitted.
+
+    Parameters
+    ----------
+    patients : int
+        How many patients.
+    events : int
+        How many of them had the event.
+    name : str or None, default None
+        Name of their table, such as a file.
+    digest : str or None, default None
+        SHA-256 of the file, its fingerprint.
+    date : str, default ""
+        When, in UTC.
+
+    Examples
+    --------
+    >>> from dcsurv.calibration import FittedOn
+    >>> print(FittedOn(317, 181, "hospital-b.csv", date="2026-11-17T10:00:00+00:00"))
+    317 patients (181 events) of hospital-b.csv, 2026-11-17
+    """
+
+    patients: int
+    events: int
+    name: str | None = None
+    digest: str | None = None
+    date: str = ""
+
+    def __str__(self) -> str:
+        size = f"{self.patients:,} patient{'' if self.patients == 1 else 's'}"
+        events = f"{self.events:,} event{'' if self.events == 1 else 's'}"
+        return f"{size} ({events})" + (f" of {self.name}" if self.name else "") + (f", {self.date[:10]}"[:12])
+
+
+@dataclass(repr=False, eq=False)
+class Recalibrated(SurvivalModel):
+    """A fitted model of any kind with maps after it that were fitted to other patients.
+
+    Fitting refits the maps and nothing else: the model inside keeps what it has learnt. So a clone keeps the fitted
+    model too, and forgets the maps.
+
+    Parameters
+    ----------
+    model : SurvivalModel
+        A fitted model. It is not changed.
+    maps : sequence of str, default ("horizon", "rank")
+        Names of the maps in the order in which they are applied; see :class:`CalibratedEnsemble`.
+    fitted_on : str or None, default None
+        Name of the patients that the maps are fitted to, such as a file. Only kept, in the model and its file.
+
+    Attributes
+    ----------
+    map_ : MapSequence
+        The fitted maps.
+    fitted_on_ : FittedOn
+        On whom they were fitted.
+    evaluation_ : dict or None
+        How good the curves were before and after on those patients, the maps cross-fitted; see :func:`recalibrate`.
+
+    Examples
+    --------
+    >>> import dcsurv
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> model = dcsurv.CoxPH().fit(X[:1000], y[:1000])
+    >>> local = dcsurv.Recalibrated(model, maps=("rank",), fitted_on="hospital B").fit(X[1000:], y[1000:])
+    >>> local.fitted_on_.patients
+    903
+    """
+
+    model: Any
+    maps: Sequence[str] = ("horizon", "rank")
+    fitted_on: str | None = None
+
+    # --- fitting ------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit the maps, and only them.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features of patients that the model was not trained on.
+        y : array-like
+            Their outcomes; see :func:`dcsurv.make_outcome`.
+        sample_weight : array-like, optional
+            One non-negative weight per patient.
+        """
+        if not isinstance(self.model, SurvivalModel):
+            raise ValueError(
+                f"model is a {type(self.model).__name__}, but a fitted model of dcsurv is expected. Curves of other "
+                "models can be recalibrated with HorizonMap and RankPreservingMap."
+            )
+        check_is_fitted(self.model)
+        curves = self.model.predict_survival_function(X)
+        outcome = check_outcome(y, n_rows=len(curves), min_events=1)
+        follow_up = resolve_follow_up("auto", X, outcome)
+        self.map_ = make_maps(self.maps).fit(outcome, curves, sample_weight, censoring=follow_up or "marginal")
+        self.fitted_on_ = FittedOn(len(outcome), int(outcome["event"].sum()), self.fitted_on, date=_now())
+        self.evaluation_: dict[str, Any] | None = None
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "map_")
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(self.model, self.maps, self.fitted_on)
+
+    def __repr__(self) -> str:
+        on = f", fitted on {self.fitted_on_}" if hasattr(self, "fitted_on_") else ", not fitted"
+        return f"Recalibrated({self.model!r}, maps={tuple(self.maps)!r}){on}"
+
+    # --- what it has from the model inside ----------------------------------------------------------------
+
+    @property
+    def display_name(self) -> str:
+        """What to call the model in a sentence: by what was trained."""
+        return f"{self.innermost.display_name}, recalibrated"
+
+    @property
+    def innermost(self) -> SurvivalModel:
+        """The model that was trained, without any recalibration."""
+        inside: SurvivalModel = self.model.innermost
+        return inside
+
+    @property
+    def recalibrations(self) -> list[Any]:
+        """All recalibrations of the model, oldest first."""
+        return [*self.model.recalibrations, self]
+
+    def before_recalibration(self) -> SurvivalModel:
+        """Return the model inside."""
+        inside: SurvivalModel = self.model
+        return inside
+
+    def __getattr__(self, name: str) -> Any:
+        # What was learnt in training, and how the features are read, is the model's.
+        if name in _FROM_MODEL and "model" in vars(self):
+            return getattr(self.model, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def nodes(self) -> FloatArray:
+        """The times at which the model inside predicts."""
+        return self.model.nodes
+
+    @property
+    def has_band(self) -> bool:
+        """Whether :meth:`predict_band` can be asked."""
+        return bool(self.model.has_band)
+
+    def check_features(self, X: Any) -> Any:
+        """Return the features, checked by the model inside."""
+        return self.model.check_features(X)
+
+    def encode(self, features: Any) -> Features:
+        """Return checked features as the numbers that the model inside computes with."""
+        encoded: Features = self.model.encode(features)
+        return encoded
+
+    def numbers_per_row(self) -> int:
+        """Return how many numbers a prediction holds in memory for each patient."""
+        # The maps hold a few copies of curves with some hundred nodes more.
+        return max(16 * len(self.nodes) + 4096, self.model.numbers_per_row())
+
+    def curve_parts(self, prepared: Features) -> CurveParts:
+        """Return the curves of the model inside, mapped."""
+        return parts_of(self.map_.transform(self.model.curves_of(prepared)))
+
+    def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
+        """Yield the curves of each member of the model inside, mapped as the whole is."""
+        return (self.map_.transform(curves) for curves in self.model.member_curves(prepared))
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def to_saved(self) -> tuple[Header, Arrays]:
+        """Return the model inside and the maps for a file."""
+        header, arrays = self.model.to_saved()
+        card = getattr(self.model, "card_", None)
+        inside = {"kind": type(self.model).__name__, **header, **({} if card is None else {"card": card})}
+        document = {
+            "model": inside,
+            "maps": list(self.maps),
+            "map": self.map_.get_state(),
+            "fitted_on": asdict(self.fitted_on_),
+            "evaluation": self.evaluation_,
+            "versions": versions(),
+        }
+        return document, {_INSIDE + name: array for name, array in arrays.items()}
+
+    @classmethod
+    def from_saved(cls, header: Header, arrays: Arrays) -> Self:
+        """Rebuild model and maps from the contents of a file."""
+        own = {name[len(_INSIDE) :]: array for name, array in arrays.items() if name.startswith(_INSIDE)}
+        model = from_saved(header["model"], own)
+        if not isinstance(model, SurvivalModel):
+            raise ValueError("there is no model inside.")
+        out = cls(model, tuple(header["maps"]))
+        make_maps(out.maps)
+        out._restore(header["map"], FittedOn(**header["fitted_on"]), header["evaluation"])
+        return out
+
+    def _restore(self, state: Header, fitted_on: FittedOn, evaluation: dict[str, Any] | None) -> None:
+        restored = map_from_state(state)
+        if not isinstance(restored, MapSequence):
+            raise ValueError("the maps of a recalibrated model must be a sequence.")
+        self.map_, self.fitted_on_, self.evaluation_ = restored, fitted_on, evaluation
+        self.fitted_on = fitted_on.name
+
+
+_FROM_MODEL = (
+    "follow_up_",
+    "preprocessor_",
+    "n_features_in_",
+    "feature_names_in_",
+    "training_summary_",
+    "time_unit",
+    "card_",
+)
+
+
+def parts_of(curves: SurvivalCurves) -> CurveParts:
+    """Return what curves are made of; a map that they carry stays one."""
+    return CurveParts(curves.times, curves.with_transform(None).values, curves.interpolation, curves.transform)
+
+
+def recalibrated_in_version_01(header: Header, arrays: Arrays) -> Recalibrated | None:
+    """Read a recalibrated model as version 0.1 kept it; None if the file of an ensemble holds none.
+
+    It had no name for them: a recalibrated single model was an ensemble with one member, which no ensemble is made of,
+    and the maps of a recalibrated ensemble were appended to its own, one sequence each.
+    """
+    maps, own_maps = header["map"].get("maps", []), header["parameters"]["maps"]
+    single = len(header["members"]) == 1
+    own, extra = ([], maps) if single else (maps[: len(own_maps)], maps[len(own_maps) :])
+    if not extra and not single:
+        return None
+    card = dict(header.get("card") or {})
+    entries = card.pop("recalibrations", [])
+    inside: Header = {**header, "map": {**header["map"], "maps": own}}
+    if card:
+        inside["card"] = {**card, "recalibrations": []}
+    if single:
+        inside, arrays = _only_member(inside, arrays)
+    model = from_saved(inside, arrays)
+    for state, entry in zip(extra, entries or [{}] * len(extra), strict=True):
+        wrapped = Recalibrated(model, tuple(one["kind"] for one in state["maps"]))
+        data = entry.get("data", {})
+        fitted_on = FittedOn(
+            int(data.get("patients", 0)), int(data.get("events", 0)), data.get("file"), data.get("sha256"),
+            entry.get("created", ""),
+        )  # fmt: skip
+        wrapped._restore(state, fitted_on, None)
+        model = wrapped
+    return model
+
+
+def _only_member(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Return the file of the one member of an ensemble, with the preprocessing that the ensemble had for it."""
+    described = header["members"][0]
+    kind = kind_in_file(described["kind"])
+    if kind is None or not kind.is_member:
+        raise ValueError(f"a member of the unknown kind {described['kind']!r}.")
+    parameters = {**described["parameters"], "preprocess": header["parameters"]["preprocess"]}
+    prefix = "member0."
+    own = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+    return {**header, **described, "parameters": parameters}, own
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+register(
+    ModelKind(
+        name="recalibrated",
+        model=Recalibrated,
+        meaning="a fitted model with maps that were fitted to other patients",
+        by_name=False,
+    )
+)

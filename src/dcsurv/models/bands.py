@@ -1,0 +1,39 @@
+"""Bands around survival curves, from the spread of several models."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from dcsurv.target import FloatArray
+
+# Survival this close to 0 or 1 counts as this on the complementary log-log scale.
+_EDGE = 1e-12
+
+
+class Band(NamedTuple):
+    """Survival of each patient with a band around it: ``times`` (T,), the others (n, T)."""
+
+    times: FloatArray
+    lower: FloatArray
+    survival: FloatArray
+    upper: FloatArray
+
+
+def band_around(times: FloatArray, survival: FloatArray, spread: FloatArray, level: float) -> Band:
+    """Return the band of a level around survival, (n, T), given the standard deviations of log(-log S), (n, T)."""
+    reach = float(norm.ppf((1 + level) / 2)) * spread
+    certain = (survival <= 0) | (survival >= 1)
+    middle = log_hazard(survival)
+    lower, upper = (
+        np.minimum.accumulate(np.where(certain, survival, np.exp(-np.exp(middle + sign * reach))), axis=1)
+        for sign in (1, -1)
+    )
+    return Band(times, np.minimum(lower, survival), survival, np.maximum(upper, survival))
+
+
+def log_hazard(survival: FloatArray) -> FloatArray:
+    """Return log(-log S)."""
+    return np.log(-np.log(np.clip(survival, _EDGE, 1 - _EDGE)))

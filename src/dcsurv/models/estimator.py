@@ -1,0 +1,327 @@
+"""Models that are fitted to a table of patients: checking, preprocessing, files."""
+
+from __future__ import annotations
+
+import numbers
+import platform
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from dcsurv._frames import as_pandas
+from dcsurv.curves import Interpolation
+from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.models.base import CurveParts, Features, SurvivalModel
+from dcsurv.models.ranges import Range
+from dcsurv.persistence import Arrays, Header, ModelFileError
+from dcsurv.preprocessing import Preprocessor
+from dcsurv.target import FloatArray, Outcome, check_outcome, check_sample_weight
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SurvivalEstimator(SurvivalModel):
+    """Base of the models that are fitted to features and outcomes.
+
+    A model of one's own is a dataclass that derives from this class and adds :meth:`fit_prepared`, :attr:`nodes`,
+    :meth:`survival_at_nodes`, :meth:`get_state` and :meth:`set_state`.
+
+    Parameters
+    ----------
+    preprocess : "auto", None or transformer, default "auto"
+        ``"auto"`` imputes, scales and encodes inside the estimator, so that a DataFrame with missing values and
+        categories can be passed as it is; None takes numbers as they are; a scikit-learn transformer is cloned
+        and fitted.
+    time_unit : str or None, default None
+        What the times are measured in, such as "days". Only kept, in the model and its file.
+    """
+
+    preprocess: Any = "auto"
+    time_unit: str | None = None
+
+    # How curves run between their nodes.
+    interpolation: ClassVar[Interpolation] = "step"
+    # Which values each numeric parameter may have.
+    ranges: ClassVar[dict[str, Range]] = {}
+
+    # --- what a model adds --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
+        """Fit to checked and preprocessed data; return a summary of training in plain numbers."""
+
+    @abstractmethod
+    def survival_at_nodes(self, X: Features) -> npt.NDArray[Any]:
+        """Return S at the nodes for a chunk of patients, (n, T)."""
+
+    @abstractmethod
+    def get_state(self) -> tuple[Header, Arrays]:
+        """Return what :meth:`fit_prepared` has found: plain data, and arrays."""
+
+    @abstractmethod
+    def set_state(self, header: Header, arrays: Arrays) -> None:
+        """Set the fitted attributes from what :meth:`get_state` returned."""
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be, before anything is trained."""
+        if isinstance(self.preprocess, str) and self.preprocess != "auto":
+            raise ValueError(f"preprocess is {self.preprocess!r}, but 'auto', None or a transformer is expected.")
+        for name, allowed in self.ranges.items():
+            allowed.check(name, getattr(self, name))
+
+    @classmethod
+    def known_parameters(cls, saved: Header) -> Header:
+        """Return the parameters of a file by the names that they have now."""
+        return dict(saved)
+
+    # --- fitting ------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient.
+        y : array-like
+            Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
+        sample_weight : array-like, optional
+            One non-negative weight per patient.
+        """
+        self._begin()
+        features = self._check_new_features(X)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Build it with "
+                "dcsurv.make_outcome(time, event)."
+            )
+        if len(features) < 2:
+            raise ValueError("X has 1 sample (n_samples=1), but a model needs at least two patients.")
+        outcome = check_outcome(y, n_rows=len(features), min_events=1)
+        weight = None if sample_weight is None else check_sample_weight(sample_weight, len(features))
+        if weight is not None and not weight[outcome["event"]].any():
+            raise ValueError("sample_weight is zero for every patient with an event; at least one must count.")
+        prepared = self._fit_preprocessing(features, outcome)
+        names = self._feature_of_each_column(prepared.shape[1])
+        follow_up = study_follow_up(prepared, outcome, names=names, sample_weight=weight)
+        self.follow_up_: FollowUp | None = follow_up
+        self._train(prepared, outcome, weight)
+        # Which patients were followed alike is of no use any more, and would be a number for every one of them.
+        self.follow_up_ = follow_up.take(np.zeros(0, dtype=np.int64))
+        return self
+
+    def fit_member(self, X: Features, y: Outcome, weight: FloatArray | None = None) -> Self:
+        """Fit to checked and prepared data as a part of another model, which knows preprocessing and follow-up."""
+        self._begin()
+        self.n_features_in_ = X.shape[1]
+        self.preprocessor_: Any = None
+        self.follow_up_ = None
+        self._train(X, y, weight)
+        return self
+
+    def fit_encoding(self, X: Any, y: Outcome) -> Features:
+        """Fit the preprocessing alone and return the prepared features, for searches that share them."""
+        return self._fit_preprocessing(self._check_new_features(X), y)
+
+    def _begin(self) -> None:
+        self.check_parameters()
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # a fit that fails must not leave a mixture of two models
+
+    def _train(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+        if weight is not None:
+            weight = weight / weight.mean()  # only ratios matter, also to penalties and to sums over pairs
+        self.training_summary_ = {
+            "patients": len(y),
+            "events": int(y["event"].sum()),
+            "last_time": float(y["time"].max()),
+            "weighted": weight is not None,
+            **self.fit_prepared(X, y, weight),
+        }
+        self.fitted_parameters_ = self._parameter_texts()
+
+    def curve_parts(self, prepared: Features) -> CurveParts:
+        """Return what the curves of a chunk of patients are made of."""
+        return CurveParts(self.nodes, self.survival_at_nodes(prepared), self.interpolation)
+
+    # --- features -----------------------------------------------------------------------------------------
+
+    def check_features(self, X: Any) -> Any:
+        """Return the features of a fitted model, found by name in a DataFrame, checked and not yet encoded."""
+        # A fitted model goes by what it was fitted with, whatever its parameters say since.
+        return self._checked(self._by_name(as_pandas(X)), reset=False, as_they_are=self.preprocessor_ is None)
+
+    def _check_new_features(self, X: Any) -> Any:
+        return self._checked(X, reset=True, as_they_are=self.preprocess is None)
+
+    def _checked(self, X: Any, *, reset: bool, as_they_are: bool) -> Any:
+        """Check shape, column names and numbers; a DataFrame stays one where columns may be of any type."""
+        X = as_pandas(X)
+        if as_they_are:
+            return validate_data(self, X, reset=reset, dtype=np.float32)
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if len(X) == 0 or X.shape[1] == 0:
+                raise ValueError(f"X has shape {X.shape}: found 0 rows or columns, but at least 1 is needed.")
+            return X
+        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+
+    def _by_name(self, X: Any) -> Any:
+        """Return the columns that the model was fitted with, in its order; say which others are not used."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or not isinstance(X, pd.DataFrame) or list(X.columns) == list(names):
+            return X
+        missing = [name for name in names if name not in X.columns]
+        if missing:
+            raise ValueError(
+                f"X has no column {', '.join(repr(name) for name in missing[:6])}"
+                f"{f' and {len(missing) - 6} others' if len(missing) > 6 else ''}, with which the model was fitted. It "
+                f"has {', '.join(repr(str(name)) for name in X.columns[:12])}{', ...' if X.shape[1] > 12 else ''}."
+            )
+        extra = [str(name) for name in X.columns if name not in set(names)]
+        if extra:
+            warnings.warn(
+                f"X has {len(extra)} {'column' if len(extra) == 1 else 'columns'} that the model was not fitted with "
+                f"and does not use: {', '.join(map(repr, extra[:6]))}{', ...' if len(extra) > 6 else ''}.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return X[list(names)]
+
+    def _fit_preprocessing(self, X: Any, y: Outcome) -> Features:
+        if self.preprocess is None:
+            self.preprocessor_ = None
+        elif isinstance(self.preprocess, str):
+            self.preprocessor_ = Preprocessor().fit(X)
+        else:
+            self.preprocessor_ = clone(self.preprocess).fit(X, y)
+        return self.encode(X)
+
+    def encode(self, features: Any) -> Features:
+        """Return checked features as the numbers that the model computes with."""
+        if self.preprocessor_ is None:
+            return np.require(features, dtype=np.float32, requirements="W")
+        out = np.asarray(self.preprocessor_.transform(features), dtype=np.float32)
+        if not np.isfinite(out).all():
+            raise ValueError(
+                f"{int((~np.isfinite(out)).any(axis=1).sum())} rows of X hold NaN or infinity after preprocessing "
+                f"with {type(self.preprocessor_).__name__}. Impute or drop them first."
+            )
+        return out
+
+    def _feature_of_each_column(self, n_columns: int) -> list[str]:
+        """Return the feature behind every column after preprocessing; numbers where that is not known."""
+        if isinstance(self.preprocessor_, Preprocessor):
+            return self.preprocessor_.feature_of_each_column()
+        names = getattr(self, "feature_names_in_", None)
+        if self.preprocessor_ is None and names is not None:
+            return [str(name) for name in names]
+        return [f"column {k}" for k in range(n_columns)]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "training_summary_")  # set when a fit has ended well
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        accepts_tables = self.preprocess is not None
+        tags.input_tags.allow_nan = accepts_tables
+        tags.input_tags.string = accepts_tables
+        tags.input_tags.categorical = accepts_tables
+        return tags
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def to_saved(self) -> tuple[Header, Arrays]:
+        """Return the whole fitted model for its file: plain data, and arrays."""
+        if not isinstance(self.preprocess, str | Preprocessor | None):
+            raise ModelFileError(
+                f"a model with the preprocessing {type(self.preprocess).__name__} cannot be saved without pickle. "
+                "Use preprocess='auto', or transform X first and use preprocess=None."
+            )
+        changed = [k for k, v in self._parameter_texts().items() if self.fitted_parameters_[k] != v]
+        if changed:
+            raise ModelFileError(f"{', '.join(changed)} changed since the model was fitted. Fit it again, or set back.")
+        names = getattr(self, "feature_names_in_", None)
+        state = None if self.preprocessor_ is None else self.preprocessor_.get_state()
+        header, arrays = self.get_state()
+        document = {
+            "parameters": self.plain_parameters(),
+            "features": {
+                "count": self.n_features_in_,
+                "names": None if names is None else names.tolist(),
+                "types": ["number"] * self.n_features_in_ if state is None else [c["kind"] for c in state["columns"]],
+            },
+            "preprocessing": state,
+            "follow_up": None if self.follow_up_ is None else self.follow_up_.get_state(),
+            "time_unit": self.time_unit,
+            "training": self.training_summary_,
+            "conventions": {
+                "risk": "minus the mean survival time restricted to the last node",
+                "score": "C-td, ties adjusted, S(z) read between nodes",
+                "interpolation": self.interpolation,
+            },
+            "versions": versions(),
+            **header,
+        }
+        return document, arrays
+
+    def plain_parameters(self) -> Header:
+        """Return the parameters as plain data for a file."""
+        parameters: Header = self.get_params(deep=False)
+        if isinstance(self.preprocess, Preprocessor):
+            parameters["preprocess"] = self.preprocess.get_params()
+        parameters |= plain_random_state(parameters)
+        if "device" in parameters:
+            parameters["device"] = "cpu"  # where the file is read there may be no other
+        return parameters
+
+    @classmethod
+    def from_saved(cls, header: Header, arrays: Arrays) -> Self:
+        """Rebuild a fitted model from the contents of its file."""
+        parameters = cls.known_parameters(header["parameters"])
+        if isinstance(parameters["preprocess"], dict):
+            parameters["preprocess"] = Preprocessor(**parameters["preprocess"])
+        model = cls(**parameters)
+        model.check_parameters()
+        model.n_features_in_ = int(header["features"]["count"])
+        if header["features"]["names"] is not None:
+            model.feature_names_in_ = np.asarray(header["features"]["names"], dtype=object)
+        state = header["preprocessing"]
+        model.preprocessor_ = None if state is None else Preprocessor.from_state(state)
+        model.training_summary_ = header["training"]
+        if "card" in header:
+            model.card_ = header["card"]
+        model.set_state(header, arrays)
+        followed = header.get("follow_up")  # files of version 0.1 have none
+        columns = model.n_features_in_ if state is None else len(model.preprocessor_.feature_of_each_column())
+        model.follow_up_ = None if followed is None else FollowUp.from_state(followed, columns)
+        model.fitted_parameters_ = model._parameter_texts()
+        return model
+
+    def _parameter_texts(self) -> dict[str, str]:
+        """Return the parameters that decide what was fitted, as text."""
+        free = ("device", "verbose", "n_jobs", "random_state")
+        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a model was fitted with."""
+    packages = ("dcsurv", "torch", "numpy", "scikit-learn")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def plain_random_state(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry ``random_state`` as a number or None: a fitted model no longer needs a generator."""
+    if "random_state" not in parameters:
+        return {}
+    seed = parameters["random_state"]
+    return {"random_state": int(seed) if isinstance(seed, numbers.Integral) else None}

@@ -16,7 +16,7 @@ from dcsurv import CoxPH, FollowUp, SurvivalCurves, metrics, study_follow_up
 from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap
 from dcsurv.datasets import load_flchain, simulate
 from dcsurv.datasets.simulated import Design
-from dcsurv.follow_up import _cox_slopes
+from dcsurv.follow_up.score import cox_slopes
 from dcsurv.metrics.censoring import CensoringModel
 from dcsurv.metrics.inputs import SortedCohort
 
@@ -84,7 +84,7 @@ def test_the_slopes_are_those_of_a_cox_model() -> None:
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     lost, time = ~cohort.y["event"], np.ascontiguousarray(cohort.y["time"]) + 1e-9 * np.arange(600)  # no ties
     peer = CoxPHSurvivalAnalysis(alpha=2.0, ties="breslow").fit(X, dcsurv.make_outcome(time, lost))
-    np.testing.assert_allclose(_cox_slopes(X, time, lost), peer.coef_, atol=1e-4)
+    np.testing.assert_allclose(cox_slopes(X, time, lost), peer.coef_, atol=1e-4)
 
 
 def test_few_patients_or_no_censoring_make_one_group() -> None:

@@ -1,12 +1,11 @@
-"""From a table of patients to numbers: scale, impute, encode; with a state of plain numbers and strings."""
+"""The transformer: a table of patients in, a matrix of numbers out."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,58 +14,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dcsurv._frames import as_pandas
-from dcsurv.plain import level_text
+from dcsurv.preprocessing.rules import (
+    EncodedCategory,
+    Float32Array,
+    Rule,
+    ScaledNumber,
+    fit_category,
+    fit_number,
+    is_number,
+    numbers_of,
+    positions_of,
+)
 
-Float32Array: TypeAlias = npt.NDArray[np.float32]
-Float64Array: TypeAlias = npt.NDArray[np.float64]
-
-# More levels than this are an identifier or free text, and one column per level helps nobody. Neither does a column in
-# which most patients have a level of their own; as a name or a number of a patient it has no place in a model file.
-_MAX_LEVELS = 255
-_FEW_LEVELS, _OWN_LEVEL_SHARE = 20, 0.5
 _STATE_VERSION = 1
-
-
-@dataclass(frozen=True)
-class _Number:
-    """How a number is scaled: (value - mean) / scale, missing -> median. A scale of 0 marks a constant."""
-
-    name: str
-    mean: float
-    scale: float
-    median: float
-    levels: tuple[str, ...] | None = None  # of a category that enters as the position of its level
-
-    def names_out(self) -> list[str]:
-        return [self.name]
-
-    def write(self, values: Float64Array, out: Float32Array) -> None:
-        # A constant carried no information in fit: a model has learnt nothing about it, so it stays 0.
-        scaled = (values - self.mean) * (1 / self.scale if self.scale else 0.0)
-        missing = np.isnan(scaled)
-        if missing.any():
-            scaled[missing] = self.median
-        out[:, 0] = scaled
-
-
-@dataclass(frozen=True)
-class _Category:
-    """The levels of a category in their order; the first one is the reference."""
-
-    name: str
-    levels: tuple[str, ...]
-    most_frequent: int
-
-    def names_out(self) -> list[str]:
-        # One level (a constant) or two give one column.
-        return [f"{self.name}_{level}" for level in self.levels[1:]] or [self.name]
-
-    def write(self, positions: Float64Array, out: Float32Array) -> None:
-        filled = np.where(np.isnan(positions), self.most_frequent, positions)
-        out[:] = filled[:, None] == np.arange(1, out.shape[1] + 1)
-
-
-_Rule: TypeAlias = _Number | _Category
 
 
 class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -88,47 +48,77 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    ordinal
+    ordinal : sequence of str, default ()
         Names of categories that enter as numbers: the position of the level, standardised. The order is that of
         the pandas categories; text is sorted.
 
     Attributes
     ----------
-    n_features_in_
+    n_features_in_ : int
         Number of columns seen in ``fit``.
-    feature_names_in_
+    feature_names_in_ : array of str
         Their names; only if ``fit`` saw a DataFrame whose column names are all strings.
 
     Examples
     --------
     >>> import pandas as pd
+    >>> from dcsurv.preprocessing import Preprocessor
     >>> X = pd.DataFrame({"age": [50.0, 70.0, None], "stage": ["I", "III", "II"]})
-    >>> Preprocessor().fit(X).get_feature_names_out().tolist()
+    >>> preprocessor = Preprocessor().fit(X)
+    >>> preprocessor.get_feature_names_out().tolist()
     ['age', 'stage_II', 'stage_III']
+    >>> preprocessor.transform(X)
+    array([[-1.,  0.,  0.],
+           [ 1.,  0.,  1.],
+           [ 0.,  1.,  0.]], dtype=float32)
     """
 
     def __init__(self, *, ordinal: Sequence[str] = ()) -> None:
         self.ordinal = ordinal
 
     def fit(self, X: Any, y: Any = None) -> Preprocessor:
-        """Learn means, medians and levels from the training rows; ``y`` is not used."""
+        """Learn means, medians and levels from the training rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+            Features, one row per patient.
+        y : outcome or None, default None
+            Not used.
+
+        Returns
+        -------
+        Preprocessor
+            Itself.
+        """
         frame, named = _as_frame(X)
         names = [str(name) for name in frame.columns]
         _refuse_unknown_ordinal(self.ordinal, names)
-        rules: list[_Rule] = []
+        rules: list[Rule] = []
         for name in names:
             column = frame[name]
             if column.dtype == np.dtype(object):
                 column = column.infer_objects()  # may well be numbers, with None among them
-            if _is_number(column):
-                rules.append(_fit_number(name, _numbers(column)))
+            if is_number(column):
+                rules.append(fit_number(name, numbers_of(column)))
             else:
-                rules.append(_fit_category(name, column, ordinal=name in self.ordinal))
+                rules.append(fit_category(name, column, ordinal=name in self.ordinal))
         self._set_fitted(rules, named)
         return self
 
     def transform(self, X: Any) -> Float32Array:
-        """Return the matrix of shape (rows of X, ``len(get_feature_names_out())``), float32."""
+        """Return features as numbers.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+            Features, one row per patient.
+
+        Returns
+        -------
+        array of float
+            The matrix of shape (rows of X, ``len(get_feature_names_out())``), float32.
+        """
         check_is_fitted(self)
         frame = self._match_columns(*_as_frame(X))
         widths = [len(rule.names_out()) for rule in self._rules]
@@ -138,9 +128,9 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for rule, width in zip(self._rules, widths, strict=True):
             column = frame[rule.name]
             if rule.levels is None:
-                values = _numbers(column)
+                values = numbers_of(column)
             else:
-                values, unknown = _positions(column, rule.levels)
+                values, unknown = positions_of(column, rule.levels)
                 if unknown:
                     unseen[rule.name] = unknown
             rule.write(values, out[:, start : start + width])
@@ -156,12 +146,29 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return out
 
     def feature_of_each_column(self) -> list[str]:
-        """Return for every output column the name of the feature that it comes from."""
+        """Return for every output column the name of the feature that it comes from.
+
+        Returns
+        -------
+        list of str
+            One name per output column.
+        """
         check_is_fitted(self)
         return [rule.name for rule in self._rules for _ in rule.names_out()]
 
     def get_feature_names_out(self, input_features: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
-        """Return the names of the output columns, such as ``age`` or ``stage_III``."""
+        """Return the names of the output columns, such as ``age`` or ``stage_III``.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default None
+            Names of the input columns, if ``fit`` saw none; else they must be those.
+
+        Returns
+        -------
+        array of str
+            One name per output column.
+        """
         check_is_fitted(self)
         rules = self._rules
         if input_features is not None:
@@ -178,11 +185,17 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([name for rule in rules for name in rule.names_out()], dtype=object)
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that was learnt as plain numbers, strings and lists, fit for JSON."""
+        """Return all that was learnt as plain numbers, strings and lists, fit for JSON.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_state`.
+        """
         check_is_fitted(self)
         columns = []
         for rule in self._rules:
-            state = {"kind": "number" if isinstance(rule, _Number) else "category", **asdict(rule)}
+            state = {"kind": "number" if isinstance(rule, ScaledNumber) else "category", **asdict(rule)}
             columns.append({**state, "levels": None if rule.levels is None else list(rule.levels)})
         return {
             "version": _STATE_VERSION,
@@ -193,22 +206,33 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Preprocessor:
-        """Rebuild a fitted preprocessor from :meth:`get_state`; it transforms to the same bits."""
+        """Rebuild a fitted preprocessor; it transforms to the same bits.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`get_state` returned.
+
+        Returns
+        -------
+        Preprocessor
+            Fitted.
+        """
         if state.get("version") != _STATE_VERSION:
             raise ValueError(
                 f"the preprocessor's state has version {state.get('version')!r}, but {_STATE_VERSION} is expected. "
                 "It was written by another release of dcsurv, or is something else."
             )
-        rules: list[_Rule] = []
+        rules: list[Rule] = []
         for column in state["columns"]:
             fields = {key: value for key, value in column.items() if key != "kind"}
             fields["levels"] = None if fields["levels"] is None else tuple(fields["levels"])
-            rules.append(_Number(**fields) if column["kind"] == "number" else _Category(**fields))
+            rules.append(ScaledNumber(**fields) if column["kind"] == "number" else EncodedCategory(**fields))
         preprocessor = cls(ordinal=tuple(state["ordinal"]))
         preprocessor._set_fitted(rules, named=state["named"])
         return preprocessor
 
-    def _set_fitted(self, rules: list[_Rule], named: bool) -> None:
+    def _set_fitted(self, rules: list[Rule], named: bool) -> None:
         self._rules = rules
         self.n_features_in_ = len(rules)
         if named:
@@ -288,117 +312,6 @@ def _with_names(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     frame = frame.copy(deep=False)
     frame.columns = pd.Index(names)
     return frame
-
-
-def _is_number(column: pd.Series) -> bool:
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-        raise ValueError(
-            f"column {column.name!r} holds {column.dtype} values. Turn it into a number first, such as the days "
-            "since diagnosis, or drop it."
-        )
-    if pd.api.types.is_complex_dtype(column.dtype):
-        raise ValueError(f"Complex data not supported: column {column.name!r}.")
-    return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
-
-
-def _numbers(column: pd.Series) -> Float64Array:
-    """Return a numeric column as float64 with NaN where it is missing; refuse text and infinity."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
-        values = column.to_numpy(np.float64)
-    else:
-        try:
-            values = pd.to_numeric(column.astype(object)).to_numpy(np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            known = column.astype(object).dropna()
-            culprit = known[pd.to_numeric(known, errors="coerce").isna()].iloc[0]
-            raise ValueError(
-                f"column {column.name!r} held numbers in fit, but now it holds values such as {culprit!r}. "
-                "Pass numbers, with NaN where one is missing."
-            ) from None
-    infinite = int(np.isinf(values).sum())
-    if infinite:
-        raise ValueError(
-            f"column {column.name!r} holds {infinite} infinite values. Replace them by NaN if they mean missing."
-        )
-    return values
-
-
-def _fit_number(name: str, values: Float64Array, levels: tuple[str, ...] | None = None) -> _Number:
-    known = values[~np.isnan(values)]
-    if len(known) == 0:
-        raise _no_value(name, len(values))
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, scale = float(known.mean()), float(known.std())
-    if not np.isfinite(scale):
-        raise ValueError(f"column {name!r} holds values too large to be squared. Use another unit.")
-    # The spread of a constant is rounding error of its mean.
-    if scale <= 10 * np.finfo(np.float64).eps * abs(mean):
-        return _Number(name, mean, 0.0, 0.0, levels)
-    return _Number(name, mean, scale, (float(np.median(known)) - mean) / scale, levels)
-
-
-def _fit_category(name: str, column: pd.Series, *, ordinal: bool) -> _Rule:
-    codes, uniques = _factorize(column)
-    observed = np.unique(codes[codes >= 0])
-    if len(observed) == 0:
-        raise _no_value(name, len(column))
-    texts = [level_text(uniques[code]) for code in observed]
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        texts = _sorted_levels(texts)
-    levels = tuple(dict.fromkeys(texts))
-    positions, _ = _positions(column, levels)
-    if ordinal:
-        return _fit_number(name, positions, levels)
-    n_known = int((codes >= 0).sum())
-    if len(levels) > _MAX_LEVELS or len(levels) > max(_FEW_LEVELS, _OWN_LEVEL_SHARE * n_known):
-        raise ValueError(
-            f"column {name!r} has {len(levels)} different values in {n_known} rows, which looks like an identifier or "
-            "free text. Drop it, group it, or make it a number."
-        )
-    counts = np.bincount(positions[~np.isnan(positions)].astype(np.int64), minlength=len(levels))
-    return _Category(name, levels, int(counts.argmax()))
-
-
-def _positions(column: pd.Series, levels: Sequence[str]) -> tuple[Float64Array, list[str]]:
-    """Return each row's position among the levels, NaN if missing or unknown, and the unknown values."""
-    codes, uniques = _factorize(column)
-    known = {level: float(position) for position, level in enumerate(levels)}
-    texts = [level_text(value) for value in uniques]
-    # One entry more, for missing values, whose code is -1.
-    lookup = np.array([*(known.get(text, np.nan) for text in texts), np.nan])
-    present = np.unique(codes[codes >= 0])
-    unknown = [texts[code] for code in present if texts[code] not in known]
-    return lookup[codes], unknown
-
-
-def _factorize(column: pd.Series) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return np.asarray(column.cat.codes, dtype=np.int64), list(column.cat.categories)
-    try:
-        codes, uniques = pd.factorize(column)
-    except TypeError:
-        raise ValueError(
-            f"column {column.name!r} holds values that are neither numbers nor text, such as {column.iloc[0]!r}."
-        ) from None
-    return np.asarray(codes, dtype=np.int64), list(uniques)
-
-
-def _sorted_levels(texts: Sequence[str]) -> list[str]:
-    """Sort as numbers if all are numbers, so that "10" comes after "2"; otherwise as text."""
-    try:
-        numbers = {text: float(text) for text in texts}
-    except ValueError:
-        return sorted(texts)
-    if not all(map(math.isfinite, numbers.values())):
-        return sorted(texts)
-    return sorted(texts, key=lambda text: (numbers[text], text))
-
-
-def _no_value(name: str, n_rows: int) -> ValueError:
-    return ValueError(
-        f"column {name!r} has no value in any of the {n_rows} rows given to fit, so it cannot be scaled or filled. "
-        "Drop it."
-    )
 
 
 def _refuse_unknown_ordinal(ordinal: Sequence[str], names: Sequence[str]) -> None:

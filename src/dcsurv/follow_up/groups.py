@@ -1,0 +1,187 @@
+"""Groups of patients who could be followed alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dcsurv.follow_up.association import Influence
+from dcsurv.follow_up.score import BENDS, CensoringScore
+from dcsurv.target import FloatArray, IntArray
+
+# A feature is named if its concordance is above this, and so many at most.
+_NAMED_ABOVE, _MOST_NAMED = 0.55, 3
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """Groups of patients who could be followed alike, and until when.
+
+    Made by :func:`study_follow_up`. Where the features do not predict censoring there is one group.
+
+    Attributes
+    ----------
+    depends : bool
+        Whether the features predict censoring, so that there are several groups.
+    concordance : float
+        Of a score of all features, cross-fitted, with the order in which patients were censored; NaN where there were
+        too few to say.
+    p_value : float
+        Of a test that chance alone would predict censoring so well; NaN where there were too few to say.
+    features : tuple of Influence
+        The features that predict censoring best, each alone, best first.
+    groups : array of int
+        Group of each patient that it was made from, 0, 1, ...; empty if it comes from a file.
+    followed_until : array of float
+        Of each group, the last time by which at least 5 % would not have been censored.
+    score : CensoringScore or None, default None
+        By which other patients are put into groups; None: there is one group.
+
+    Examples
+    --------
+    >>> from dcsurv import study_follow_up
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("staggered", 1000)
+    >>> found = study_follow_up(cohort.X, cohort.y)
+    >>> found.depends
+    True
+    >>> found.describe()
+    'enrolled (concordance 0.99) predicts censoring.'
+    >>> len(found.groups), len(found.followed_until) > 1
+    (1000, True)
+    """
+
+    depends: bool
+    concordance: float
+    p_value: float
+    features: tuple[Influence, ...]
+    groups: IntArray
+    followed_until: FloatArray
+    score: CensoringScore | None = field(default=None, repr=False)
+
+    def assign(self, X: npt.NDArray[Any]) -> IntArray:
+        """Return the group of other patients.
+
+        Parameters
+        ----------
+        X : array of float
+            Their columns as numbers, as a model's preprocessing makes them.
+
+        Returns
+        -------
+        array of int
+            One group per patient.
+        """
+        if self.score is None:
+            return np.zeros(len(X), dtype=np.int64)
+        return np.searchsorted(self.score.cuts, self.score(X))
+
+    def followed_to(self, X: npt.NDArray[Any]) -> FloatArray:
+        """Return until when patients with such features were followed.
+
+        The last time by which at least 5 % of them would not have been censored. What a model says about later times
+        it has learnt from other patients.
+
+        Parameters
+        ----------
+        X : array of float
+            Columns of n patients as numbers, as a model's preprocessing makes them.
+
+        Returns
+        -------
+        array of float
+            One time per patient, (n,).
+        """
+        return self.followed_until[self.assign(X)]
+
+    def take(self, rows: npt.NDArray[Any]) -> FollowUp:
+        """Return the same for some of the patients that it was made from.
+
+        Parameters
+        ----------
+        rows : array of int or bool
+            Which patients.
+
+        Returns
+        -------
+        FollowUp
+            With the groups of these patients.
+        """
+        return replace(self, groups=self.groups[rows])
+
+    def describe(self) -> str:
+        """Say which features decide how long a patient could be followed, in one sentence; "" if none do."""
+        if not self.depends:
+            return ""
+        named = [one for one in self.features if one.concordance >= _NAMED_ABOVE][:_MOST_NAMED]
+        if not named:
+            first = f" (most of all {self.features[0].feature})" if self.features else ""
+            return f"all features together{first} predict censoring: concordance {self.concordance:.2f}."
+        parts = [f"{one.feature} (concordance {one.concordance:.2f})" for one in named]
+        listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+        return f"{listed} predict{'s' if len(parts) == 1 else ''} censoring."
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what a model file keeps: plain numbers, no rows of patients.
+
+        Returns
+        -------
+        dict
+            Plain data, for :meth:`from_state`.
+        """
+        return {
+            "depends": self.depends,
+            "concordance": None if np.isnan(self.concordance) else self.concordance,
+            "p_value": None if np.isnan(self.p_value) else self.p_value,
+            "features": [[one.feature, one.concordance] for one in self.features],
+            "followed_until": self.followed_until.tolist(),
+            "score": None if self.score is None else {k: part.tolist() for k, part in vars(self.score).items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], n_columns: int) -> FollowUp:
+        """Rebuild from a model file.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`get_state` returned.
+        n_columns : int
+            How many columns of numbers the model has.
+
+        Returns
+        -------
+        FollowUp
+            The same groups, without the patients.
+        """
+        until = np.asarray(state["followed_until"], dtype=np.float64)
+        score = None
+        if state["score"] is not None:
+            saved = state["score"]
+            parts = {name: np.asarray(saved[name], dtype=np.float64) for name in ("knots", "slopes", "cuts")}
+            score = CensoringScore(np.asarray(saved["columns"], dtype=np.int64), **parts)
+            used = (len(score.columns),)
+            sound = (
+                score.columns.shape == used
+                and ((score.columns >= 0) & (score.columns < n_columns)).all()
+                and score.knots.shape == (*used, len(BENDS))
+                and score.slopes.shape == (*used, 1 + len(BENDS))
+                and all(np.isfinite(part).all() for part in parts.values())
+                and (np.diff(score.cuts) > 0).all()
+            )
+            if not sound:
+                raise ValueError("the score of follow-up does not fit the columns of the model.")
+        if until.shape != (1 if score is None else len(score.cuts) + 1,) or not np.isfinite(until).all():
+            raise ValueError("every group of follow-up needs a finite time until which it was followed.")
+        known = {name: np.nan if state[name] is None else float(state[name]) for name in ("concordance", "p_value")}
+        return cls(
+            bool(state["depends"]),
+            **known,
+            features=tuple(Influence(str(name), float(value)) for name, value in state["features"]),
+            groups=np.zeros(0, dtype=np.int64),
+            followed_until=until,
+            score=score,
+        )

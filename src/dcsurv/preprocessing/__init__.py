@@ -1,0 +1,5 @@
+"""From a table of patients to numbers: scale, impute, encode; with a state of plain numbers and strings."""
+
+from dcsurv.preprocessing.preprocessor import Preprocessor
+
+__all__ = ["Preprocessor"]

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from cohorts import random_cohort
-from dcsurv.figures import PALETTE, evaluation
+from dcsurv.figures import PALETTE, evaluation, patients
 from dcsurv.metrics import calibration_at_horizon, d_calibration, evaluate_over_time, net_benefit
 from dcsurv.nonparametric import kaplan_meier
 from figure_checks import check_texts
@@ -44,8 +44,8 @@ def drawn(cohort):
     times, survival = np.linspace(1, 20, 20), np.exp(-np.outer([0.05, 0.1, 0.2], np.linspace(1, 20, 20)))
     interval = pd.DataFrame({"time": [0.0, 5.0], "lower": [0.9, 0.5], "upper": [1.0, 0.8]})
     return {
-        "follow-up": evaluation.follow_up(y, unit="days since diagnosis", interval=interval),
-        "missing": evaluation.missing_values(pd.Series([0.9, 0.3, 0.1, 0.001], index=FEATURES)),
+        "follow-up": patients.follow_up(y, unit="days since diagnosis", interval=interval),
+        "missing": patients.missing_values(pd.Series([0.9, 0.3, 0.1, 0.001], index=FEATURES)),
         "auc": evaluation.metric_over_time({LONG: auc, "CoxPH": auc}, ylabel="AUC(t)", chance=0.5, horizons=[5.0]),
         "calibration": evaluation.calibration_curve(
             calibrated.predicted, calibrated.observed, risks=calibrated.predicted, groups=groups, label="by 5 years"
@@ -56,7 +56,7 @@ def drawn(cohort):
         "decision": evaluation.decision_curve({LONG: benefit, "CoxPH": benefit}, label="by 5,479 days"),
         "forest": evaluation.forest(forest_table(), xlabel="C-td (higher is better)", overall=0.9),
         "ratios": evaluation.forest(forest_table(), xlabel="observed / expected", overall=1, logarithmic=True),
-        "patients": evaluation.patient_curves(
+        "patients": patients.patient_curves(
             times, survival, ["low risk", "middle", "high risk"], lower=survival**1.3, upper=survival**0.7, unit="years"
         ),
         "importance": evaluation.importance_at_horizons(importance_table(), xlabel="drop of AUC when shuffled"),

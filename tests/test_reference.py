@@ -51,7 +51,6 @@ OPEN: tuple[str, ...] = (
     "dcsurv.experiments.tuning.criteria",
     "dcsurv.experiments.tuning.result",
     "dcsurv.experiments.tuning.spaces",
-    "dcsurv.figures",
     "dcsurv.follow_up",
     "dcsurv.grid",
     "dcsurv.metrics",
@@ -60,7 +59,6 @@ OPEN: tuple[str, ...] = (
     "dcsurv.nonparametric",
     "dcsurv.persistence",
     "dcsurv.preprocessing",
-    "dcsurv.report",
     "dcsurv.target",
 )
 

@@ -10,8 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.figures.evaluation import PANEL_WIDTH, plain, time_label
-from dcsurv.figures.style import DARK, DASHED, GREY, PALETTE, check_columns, mark, new_figure, styled
+from dcsurv.figures.style import (
+    DARK,
+    DASHED,
+    GREY,
+    PALETTE,
+    PANEL_WIDTH,
+    check_columns,
+    mark,
+    new_figure,
+    plain,
+    styled,
+    time_label,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,6 @@ shows a row of the data: curves are drawn on grids, predictions as histograms an
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,90 +13,26 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv import durations
-from dcsurv.figures.style import DARK, DASHED, GREY, PALE, PALETTE, check_columns, mark, new_figure, styled
-from dcsurv.nonparametric import censoring_curve, kaplan_meier
-from dcsurv.target import FloatArray, unpack
+from dcsurv.figures.style import (
+    DARK,
+    DASHED,
+    GREY,
+    PALE,
+    PALETTE,
+    PANEL_HEIGHT,
+    PANEL_WIDTH,
+    check_columns,
+    mark,
+    new_figure,
+    plain,
+    styled,
+    time_label,
+)
+from dcsurv.target import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-PANEL_WIDTH, PANEL_HEIGHT = 4.4, 3.1
-_LETTERS = 26
-_AT_RISK_COLUMNS = 5
-
-
-def plain(name: object, letters: int = _LETTERS) -> str:
-    """Return a name from the data as matplotlib should print it: short, and a dollar sign is no formula."""
-    text = textwrap.shorten(" ".join(str(name).split()) or " ", 10_000)
-    text = text if len(text) <= letters else text[: letters - 1] + "…"
-    return text.replace("$", r"\$")
-
-
-def time_label(unit: str | None) -> str:
-    return durations.time_label(plain(unit) if unit else None)
-
-
-@styled
-def follow_up(y: Any, *, unit: str | None = None, interval: pd.DataFrame | None = None) -> Figure:
-    """Draw survival and follow-up of a cohort with the numbers at risk below.
-
-    Parameters
-    ----------
-    y
-        Outcome of the patients.
-    interval
-        Columns ``time, lower, upper``: a pointwise interval of the Kaplan-Meier curve.
-    """
-    time, event = unpack(y)
-    end = float(time.max())
-    figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT + 0.3)
-    ax, table = figure.subplots(2, 1, height_ratios=[6, 1], sharex=True)
-    if interval is not None:
-        check_columns(interval, ("time", "lower", "upper"), "interval")
-        ax.fill_between(
-            interval["time"],
-            interval["lower"],
-            interval["upper"],
-            step="post",
-            color=PALETTE[0],
-            alpha=0.2,
-            linewidth=0,
-        )
-    seen = censoring_curve((time, event), events_first=False)
-    _steps(ax, seen, end, color=PALETTE[1], linestyle=DASHED)
-    _steps(ax, kaplan_meier((time, event)), end, color=PALETTE[0])
-    ax.set(ylim=(0, 1.02), xlim=(0, 1.02 * end if end > 0 else 1), ylabel="probability", xlabel=time_label(unit))
-    ticks = [tick for tick in ax.get_xticks() if 0 <= tick <= end]
-    ticks = ticks[:: -(-len(ticks) // (_AT_RISK_COLUMNS + 1))]
-    ax.set_xticks(ticks)
-    ax.tick_params(labelbottom=True)
-    table.set_ylim(0, 1)
-    table.axis("off")
-    for tick in ticks:
-        table.text(tick, 0.1, f"{int((time >= tick).sum()):,}", ha="center", va="center", fontsize=8, color=DARK)
-    table.text(0, 0.9, "number at risk", ha="left", va="center", fontsize=8, color=DARK, fontstyle="italic")
-    handles = [
-        mark("still without the event (Kaplan-Meier)", color=PALETTE[0], linestyle="-"),
-        mark("still under observation (reverse Kaplan-Meier)", color=PALETTE[1], linestyle=DASHED),
-    ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=1)
-    return figure
-
-
-@styled
-def missing_values(share: pd.Series) -> Figure:
-    """Draw the share of missing values of each feature, the feature's name being the index."""
-    figure = new_figure(PANEL_WIDTH, 0.9 + 0.24 * len(share))
-    ax = figure.subplots()
-    ax.barh(range(len(share)), 100 * share.to_numpy(), color=PALETTE[0], height=0.7)
-    for row, value in enumerate(share):
-        ax.text(100 * value + 1, row, f"{100 * value:.1f}%", va="center", fontsize=8, color=DARK)
-    ax.set_yticks(range(len(share)), [plain(name) for name in share.index])
-    ax.set(xlim=(0, min(118, 112 * float(share.max()) + 12)), ylim=(len(share) - 0.4, -0.6), xlabel="missing (%)")
-    ax.tick_params(axis="y", length=0)
-    return figure
 
 
 @styled
@@ -113,12 +48,29 @@ def metric_over_time(
 
     Parameters
     ----------
-    tables
+    tables : mapping of str to DataFrame
         By model: ``time, value`` and maybe ``lower, upper``.
-    horizons
+    ylabel : str
+        Name of the metric.
+    unit : str or None, default None
+        What the times are measured in.
+    horizons : sequence of float, default ()
         Marked by thin vertical lines.
-    chance
+    chance : float or None, default None
         What guessing would score, a horizontal line.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Lines that can be told apart without colours.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dcsurv.figures.evaluation import metric_over_time
+    >>> auc = pd.DataFrame({"time": [1.0, 2.0, 3.0], "value": [0.8, 0.7, 0.72]})
+    >>> metric_over_time({"CoxPH": auc}, ylabel="AUC(t)", chance=0.5).axes[0].get_ylabel()
+    'AUC(t)'
     """
     figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT)
     ax = figure.subplots()
@@ -155,12 +107,29 @@ def calibration_curve(
 
     Parameters
     ----------
-    predicted, observed
-        The smooth calibration curve, ascending in ``predicted``.
-    risks
+    predicted : array-like, shape (n,)
+        The smooth calibration curve, ascending: predicted risks.
+    observed : array-like, shape (n,)
+        Observed risks beside them.
+    risks : array-like
         All predicted risks; only their histogram is drawn.
-    groups
+    groups : DataFrame or None, default None
         Columns ``predicted, observed`` and maybe ``lower, upper``: patients grouped by predicted risk.
+    label : str, default ""
+        Of what the risk is, such as "by 5 years".
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The curve, and below it the histogram.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.figures.evaluation import calibration_curve
+    >>> risks = np.linspace(0.05, 0.6, 50)
+    >>> calibration_curve(risks, risks**1.1, risks=risks, label="by 5 years").axes[1].get_xlabel()
+    'predicted risk by 5 years'
     """
     x, y = np.asarray(predicted, dtype=np.float64), np.asarray(observed, dtype=np.float64)
     shown = np.quantile(x, np.linspace(0.005, 0.995, 100))  # a grid: no patient's own prediction is in the file
@@ -191,7 +160,18 @@ def calibration_curve(
 
 @styled
 def d_calibration_bins(bins: Mapping[str, FloatArray]) -> Figure:
-    """Draw the D-calibration histogram: the share of patients in each tenth of S(z|x), flat for a perfect model."""
+    """Draw the D-calibration histogram: the share of patients in each tenth of S(z|x), flat for a perfect model.
+
+    Parameters
+    ----------
+    bins : mapping of str to array of float
+        By model, at most two, the shares; see :func:`dcsurv.metrics.d_calibration`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Bars side by side.
+    """
     figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT)
     ax = figure.subplots()
     # The paler, earlier one first: what counts is the last.
@@ -216,8 +196,15 @@ def decision_curve(tables: Mapping[str, pd.DataFrame], *, label: str = "") -> Fi
 
     Parameters
     ----------
-    tables
+    tables : mapping of str to DataFrame
         By model, what :func:`dcsurv.metrics.net_benefit` returns, at one horizon.
+    label : str, default ""
+        Of what the risk is, such as "by 5 years".
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Thresholds on the horizontal axis.
     """
     figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT)
     ax = figure.subplots()
@@ -244,10 +231,28 @@ def forest(table: pd.DataFrame, *, xlabel: str, overall: float | None = None, lo
 
     Parameters
     ----------
-    table
+    table : DataFrame
         Columns ``column, group, value, lower, upper``; a NaN value leaves its row empty.
-    overall
+    xlabel : str
+        Name of the estimate.
+    overall : float or None, default None
         The value of all patients, a dashed vertical line.
+    logarithmic : bool, default False
+        Whether the axis is logarithmic.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Groups under the name of their column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dcsurv.figures.evaluation import forest
+    >>> groups = pd.DataFrame({"column": "sex", "group": ["female", "male"], "value": [0.70, 0.66]})
+    >>> figure = forest(groups.assign(lower=groups["value"] - 0.03, upper=groups["value"] + 0.03), xlabel="C-td")
+    >>> [label.get_text().strip() for label in figure.axes[0].get_yticklabels()]
+    ['sex', 'female', 'male']
     """
     check_columns(table, ("column", "group", "value", "lower", "upper"), "the table of groups")
     rows: list[tuple[str, float, float, float]] = []
@@ -279,58 +284,20 @@ def forest(table: pd.DataFrame, *, xlabel: str, overall: float | None = None, lo
 
 
 @styled
-def patient_curves(
-    times: FloatArray,
-    survival: FloatArray,
-    labels: Sequence[str],
-    *,
-    lower: FloatArray | None = None,
-    upper: FloatArray | None = None,
-    followed_to: FloatArray | None = None,
-    unit: str | None = None,
-    step: bool = False,
-) -> Figure:
-    """Draw predicted survival of a few patients, with bands where they are given.
-
-    Parameters
-    ----------
-    times, survival, lower, upper
-        (T,) and (n, T).
-    followed_to
-        Until when patients like these were followed, (n,); what lies beyond is dashed.
-    """
-    figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT + 0.2)
-    ax = figure.subplots()
-    t = np.append(0.0, times)
-    style: Any = "steps-post" if step else "default"
-    dashed = False
-    for k, (label, color) in enumerate(zip(labels, PALETTE, strict=False)):
-        if lower is not None and upper is not None:
-            low, high = np.append(1.0, lower[k]), np.append(1.0, upper[k])
-            ax.fill_between(t, low, high, color=color, alpha=0.18, linewidth=0, step="post" if step else None)
-        whole = np.append(1.0, survival[k])
-        known = t <= (np.inf if followed_to is None or np.isnan(followed_to[k]) else followed_to[k])
-        ax.plot(t[known], whole[known], color=color, drawstyle=style, label=plain(label, 40))
-        if not known.all():
-            first = max(int(known.sum()) - 1, 0)  # joined to the last known point
-            ax.plot(t[first:], whole[first:], color=color, drawstyle=style, linestyle=DASHED, linewidth=1.0)
-            dashed = True
-    ax.set(xlim=(0, times[-1]), ylim=(0, 1.02), xlabel=time_label(unit), ylabel="probability of survival")
-    handles, _ = ax.get_legend_handles_labels()
-    if dashed:
-        handles.append(mark("beyond the follow-up of such patients", color=GREY, linestyle=DASHED))
-    figure.legend(handles=handles, loc="outside upper left", ncols=2)
-    return figure
-
-
-@styled
 def importance_at_horizons(table: pd.DataFrame, *, xlabel: str) -> Figure:
     """Draw how much each feature matters at each horizon.
 
     Parameters
     ----------
-    table
+    table : DataFrame
         Columns ``feature, horizon, value, lower, upper``, the horizon as text, the most important feature first.
+    xlabel : str
+        What the values are.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One row per feature, one mark per horizon.
     """
     check_columns(table, ("feature", "horizon", "value", "lower", "upper"), "the table of importances")
     features, horizons = list(dict.fromkeys(table["feature"])), list(dict.fromkeys(table["horizon"]))
@@ -359,11 +326,6 @@ def _looks() -> list[dict[str, Any]]:
         {"color": color, "linestyle": dash, "linewidth": width}
         for color, dash, width in zip(PALETTE, dashes, widths, strict=True)
     ]
-
-
-def _steps(ax: Axes, curve: Any, end: float, **style: Any) -> None:
-    t, values = np.append(0.0, curve.times), np.append(1.0, curve.values)
-    ax.step(np.append(t, end), np.append(values, values[-1]), where="post", **style)
 
 
 def _plain_log_ticks(ax: Axes) -> None:

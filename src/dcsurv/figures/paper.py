@@ -45,12 +45,13 @@ def events_per_node(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
     Parameters
     ----------
-    tables
+    tables : mapping of str to DataFrame
         By dataset, what ``experiments.paper_data.figure_3`` returns: ``spacing, node, time`` (days) and ``events``.
 
     Returns
     -------
-    One row per dataset, one histogram per spacing. The dashed line is the mean over the nodes.
+    matplotlib.figure.Figure
+        One row per dataset, one histogram per spacing. The dashed line is the mean over the nodes.
     """
     if not tables:
         raise ValueError("tables is empty. Pass the table of at least one dataset by name.")
@@ -83,13 +84,14 @@ def comparable_pairs(table: pd.DataFrame) -> Figure:
 
     Parameters
     ----------
-    table
+    table : DataFrame
         What ``experiments.paper_data.supplement_figure_1`` returns: ``dataset, resampled, censoring_rate``, the
         pairs ``A`` and ``B`` divided by n^2, and ``F``. The dataset ``uniform`` is drawn in red.
 
     Returns
     -------
-    (a) both kinds of pairs with (1-c)^2 / 2 and (1-c) / 2; (b) F with 1 / (1-c).
+    matplotlib.figure.Figure
+        (a) both kinds of pairs with (1-c)^2 / 2 and (1-c) / 2; (b) F with 1 / (1-c).
     """
     check_columns(table, ("dataset", "resampled", "censoring_rate", "A", "B", "F"), "the table of pairs")
     names = list(dict.fromkeys(table["dataset"]))
@@ -134,17 +136,30 @@ def survival_curves(
 
     Parameters
     ----------
-    curves
+    curves : mapping of str to SurvivalCurves
         By model, the curves of the patients of ``y``, in the same order.
-    y
-        Outcome of these patients; its Kaplan-Meier curve is the grey line.
-    rows
+    y : outcome
+        Of these patients; see :func:`dcsurv.make_outcome`. Its Kaplan-Meier curve is the grey line.
+    rows : sequence of int
         The patients to show, as row numbers of ``y``, at most six.
+    time_unit : str, default "days"
+        What the times are measured in.
 
     Returns
     -------
-    A marker sits at each patient's own time: filled for an event, open for a censoring. Where that lies beyond a
-    model's last node, the curve, held constant there, is dotted.
+    matplotlib.figure.Figure
+        A marker sits at each patient's own time: filled for an event, open for a censoring. Where that lies beyond a
+        model's last node, the curve, held constant there, is dotted.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, figures
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> curves = CoxPH().fit(X, y).predict_survival_function(X[:100])
+    >>> figure = figures.survival_curves({"CoxPH": curves}, y[:100], rows=[3, 14, 15])
+    >>> figure.axes[0].get_title()
+    'CoxPH'
     """
     time, event = unpack(y)
     shown = [int(row) for row in rows]
@@ -203,15 +218,16 @@ def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Fi
 
     Parameters
     ----------
-    table
+    table : DataFrame
         One row per model and dataset: ``metric`` (the same in all rows), ``model, dataset, mean, sd``.
-    printed
+    printed : DataFrame or None, default None
         The paper's figures, with the same columns, drawn paler beside ours; those of other models or datasets are
         left out.
 
     Returns
     -------
-    Every dataset has an axis of its own; all are logarithmic if the means differ by more than a factor of ten.
+    matplotlib.figure.Figure
+        Every dataset has an axis of its own; all are logarithmic if the means differ by more than a factor of ten.
     """
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -263,7 +279,13 @@ def metric_table(table: pd.DataFrame, printed: pd.DataFrame | None = None) -> Fi
 
 @styled
 def censoring_schematic() -> Figure:
-    """Draw what censoring means, Fig. 1 of the paper: a patient is observed until z, with an event or without."""
+    """Draw what censoring means, Fig. 1 of the paper: a patient is observed until z, with an event or without.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Five patients, three of them censored.
+    """
     figure = new_figure(4.8, 2.6)
     ax = figure.subplots()
     end = 10.0
@@ -290,7 +312,13 @@ def censoring_schematic() -> Figure:
 
 @styled
 def network_schematic() -> Figure:
-    """Draw the DCS network from features to curve, and what its two losses pull at: Fig. 2 of the paper."""
+    """Draw the DCS network from features to curve, and what its two losses pull at: Fig. 2 of the paper.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The network on the left, the losses on the right.
+    """
     figure = new_figure(WIDTH, 3.4)
     net, curve = figure.subplots(1, 2, width_ratios=[1.5, 1])
     net.set(xlim=(0, 10), ylim=(0, 8))

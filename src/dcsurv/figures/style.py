@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import pandas as pd
 
+from dcsurv import durations
 from dcsurv.persistence import write_atomically
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ P = ParamSpec("P")
 
 # Two columns of a paper, in inches; a slide shows it well, too.
 WIDTH = 7.2
+# A panel that is still readable on a phone.
+PANEL_WIDTH, PANEL_HEIGHT = 4.4, 3.1
 # Paul Tol's vibrant colours, made to stay distinct in colour blindness, and black; red is kept for the odd one out.
 PALETTE = ("#0077BB", "#EE7733", "#009988", "#EE3377", "#33BBEE", "#000000")
 RED, DARK, GREY, PALE = "#CC3311", "#333333", "#888888", "#DDDDDD"
@@ -43,6 +46,7 @@ STYLE = {
 }
 DASHED = (0, (4, 3))
 _NAME_LETTERS = 24
+_LETTERS = 26
 
 
 def style_context() -> AbstractContextManager[None]:
@@ -65,9 +69,23 @@ def save(figure: Figure, path_without_suffix: str | os.PathLike[str]) -> list[Pa
 
     Each file appears when it is complete, or not at all. The folder must exist.
 
+    Parameters
+    ----------
+    figure : Figure
+        Any figure of matplotlib.
+    path_without_suffix : str or path-like
+        Where to write it; ``.svg`` and ``.png`` are added.
+
     Returns
     -------
-    The two paths.
+    list of Path
+        The two files.
+
+    Examples
+    --------
+    >>> from dcsurv import figures
+    >>> [path.name for path in figures.save(figures.censoring_schematic(), "censoring")]
+    ['censoring.svg', 'censoring.png']
     """
     target = Path(path_without_suffix)
     out = []
@@ -93,6 +111,18 @@ def mark(label: str, **style: Any) -> Line2D:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **({"linestyle": "none"} | style))
+
+
+def plain(name: object, letters: int = _LETTERS) -> str:
+    """Return a name from the data as matplotlib should print it: short, and a dollar sign is no formula."""
+    text = textwrap.shorten(" ".join(str(name).split()) or " ", 10_000)
+    text = text if len(text) <= letters else text[: letters - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def time_label(unit: str | None) -> str:
+    """Return the label of an axis of time in a unit that the user named."""
+    return durations.time_label(plain(unit) if unit else None)
 
 
 def wrapped(model: str) -> str:

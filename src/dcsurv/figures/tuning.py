@@ -45,10 +45,25 @@ def search_history(trials: pd.DataFrame, criterion: str, direction: str = "maxim
 
     Parameters
     ----------
-    trials
+    trials : DataFrame
         Columns ``number``, ``state`` and the criterion's.
-    direction
+    criterion : str
+        Column of ``trials`` that the search went by.
+    direction : str, default "maximize"
         Whether to ``"maximize"`` or ``"minimize"``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Trials on the horizontal axis; below, marks of those that were not completed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dcsurv.figures.tuning import search_history
+    >>> trials = pd.DataFrame({"number": [0, 1, 2], "state": "complete", "C-td": [0.61, 0.66, 0.64]})
+    >>> search_history(trials, "C-td").axes[0].get_ylabel().splitlines()[0]
+    'C-td over the folds'
     """
     check_columns(trials, ("number", "state", criterion), "trials")
     complete = _complete(trials)
@@ -79,7 +94,20 @@ def search_history(trials: pd.DataFrame, criterion: str, direction: str = "maxim
 
 @styled
 def parameter_importance(importance: pd.Series, criterion: str) -> Figure:
-    """Draw the share of the criterion that each parameter explains, the largest on top."""
+    """Draw the share of the criterion that each parameter explains, the largest on top.
+
+    Parameters
+    ----------
+    importance : Series
+        The shares, from 0 to 1, by the name of the parameter.
+    criterion : str
+        What they are shares of.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One bar per parameter.
+    """
     if importance.empty:
         raise ValueError("importance is empty. Pass a share for at least one parameter.")
     ordered = importance.sort_values()
@@ -107,10 +135,21 @@ def parallel_settings(
 
     Parameters
     ----------
-    trials
+    trials : DataFrame
         Columns ``state``, the criterion's and the parameters'. A missing setting has no part in its trial.
-    log
+    parameters : sequence of str
+        Columns of ``trials`` to draw; those that never vary are left out.
+    criterion : str
+        Column of ``trials`` that the search went by.
+    direction : str, default "maximize"
+        Whether to ``"maximize"`` or ``"minimize"``.
+    log : sequence of str, default ()
         Parameters to be shown on a log scale.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One vertical axis per parameter; the best trial in red.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -155,10 +194,21 @@ def pareto_front(
 
     Parameters
     ----------
-    trials, front
-        Columns ``number`` and both objectives'; ``trials`` also ``state``.
-    chosen
+    trials : DataFrame
+        Columns ``number``, ``state`` and both objectives'.
+    front : DataFrame
+        Columns ``number`` and both objectives', of the trials on the front.
+    objectives : tuple of (str, str)
+        The two columns.
+    directions : tuple of (str, str)
+        For each whether to ``"maximize"`` or ``"minimize"``.
+    chosen : int or None, default None
         Number of the trial to be marked as the choice.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The first objective on the horizontal axis.
     """
     check_columns(trials, ("number", "state", *objectives), "trials")
     check_columns(front, ("number", *objectives), "front")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dcsurv.calibration import Band
 from dcsurv.curves import SurvivalCurves
-from dcsurv.figures import evaluation as draw
+from dcsurv.figures import patients as draw
 from dcsurv.messages import short
 from dcsurv.plain import level_text
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, percent

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.figures import evaluation as draw
+from dcsurv.figures import patients as draw
 from dcsurv.nonparametric import StepFunction, censoring_curve, kaplan_meier
 from dcsurv.report.blocks import Picture, Section, number, percent, with_interval
 from dcsurv.report.study import Study

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.figures import evaluation as draw
+from dcsurv.figures import patients as draw
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, percent
 from dcsurv.report.levels import SMALL_CELL, Levels, is_number, level_texts, pooled_levels, small_cells
 from dcsurv.report.study import Study

@@ -48,12 +48,20 @@ class Report:
 
     Attributes
     ----------
-    path
+    path : Path
         The HTML file.
-    figures
+    figures : list of Path, default []
         The figures' files, SVG and PNG.
-    numbers
+    numbers : dict of str to Any, default {}
         Every number printed in the report, by section, as plain data (JSON).
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dcsurv.report import Report
+    >>> report = Report(Path("report.html"), numbers={"cohort": {"patients": 381}})
+    >>> report.numbers["cohort"]["patients"]
+    381
     """
 
     path: Path
@@ -86,42 +94,63 @@ def write_report(
 
     Parameters
     ----------
-    path
+    path : str or path-like
         The ``.html`` to write. Its figures also go to ``<stem>_figures/`` beside it, as SVG and PNG.
-    model
+    model : SurvivalEstimator
         A fitted estimator of dcsurv.
-    X, y
-        Features and outcome of patients that the model was not trained on.
-    X_train, y_train
-        Those it was trained on: for the table of patients, the censoring weights, the Kaplan-Meier comparison and
-        typical patients. Without them the report says what it used instead.
-    reference
+    X : DataFrame or array
+        Features of patients that the model was not trained on.
+    y : outcome
+        Of the same patients; see :func:`dcsurv.make_outcome`.
+    X_train : DataFrame, array or None, default None
+        Features of those that it was trained on: for the table of patients and typical patients. Without them the
+        report says what it used instead.
+    y_train : outcome or None, default None
+        Outcome of the same patients: for the censoring weights and the Kaplan-Meier comparison.
+    reference : SurvivalEstimator or None, default None
         A fitted model to compare with, usually :class:`dcsurv.CoxPH`.
-    horizons
-        Times to look at, in the unit of ``y``; default: the quartiles of the event times.
-    unit
-        What the times are measured in; default: the model's ``time_unit``.
-    subgroups
-        Names of columns to look at separately, or labels of the patients by name; default: chosen by name and number
-        of levels.
-    patients
-        Rows of ``X`` (from 0) with real patients whose curves to draw, possibly by what to call them; default:
-        made-up typical ones. No row of the data is in the report unless it is asked for here.
-    seen
+    horizons : array-like or None, default None
+        Times to look at, in the unit of ``y``; None: the quartiles of the event times.
+    unit : str or None, default None
+        What the times are measured in; None: the model's ``time_unit``.
+    subgroups : sequence of str, mapping of str to labels, or None, default None
+        Names of columns to look at separately, or labels of the patients by name; None: chosen by name and number of
+        levels.
+    patients : sequence of int, mapping of str to int, or None, default None
+        Rows of ``X`` (from 0) with real patients whose curves to draw, possibly by what to call them; None: made-up
+        typical ones. No row of the data is in the report unless it is asked for here.
+    title : str or None, default None
+        Title of the page.
+    data_name : str or None, default None
+        What to call the data.
+    seen : bool, default False
         Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
-    same_cohort
+    same_cohort : bool, default True
         Whether ``X`` and ``X_train`` are parts of one cohort, so that the training patients, who are more, show best
         who is censored when. Otherwise, as with patients of another hospital, the censoring weights come from ``y``.
-    n_bootstrap
+    n_bootstrap : int, default 200
         Resamples behind the intervals; 0 leaves them out.
-    random_state
+    random_state : int, default 0
         Seed of resampling and shuffling.
-    progress
+    progress : callable or None, default None
         Called with the title of each section before it is computed.
 
     Returns
     -------
-    A :class:`Report` with the path, the figures and all numbers.
+    Report
+        Its path, the figures and all numbers.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, train_test_indices, write_report
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric(labels="measured")
+    >>> X = X[["age", "chemotherapy"]]
+    >>> train, test = train_test_indices(y, random_state=0)
+    >>> model = CoxPH(time_unit="days").fit(X.iloc[train], y[train])
+    >>> report = write_report("report.html", model, X.iloc[test], y[test], horizons=[1826], n_bootstrap=0)
+    >>> report.path.name, report.numbers["cohort"]["patients"]
+    ('report.html', 381)
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):

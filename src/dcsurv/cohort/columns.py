@@ -208,7 +208,7 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
         return Column(name, "left out", missing, "no value")
     if asked is None:
         return replace(_guess(known, len(column)), missing=missing)
-    if asked == "number" and (bad := _not_numbers(known)).any():
+    if asked == "number" and (bad := to_numbers(known).isna()).any():
         if bad.mean() > 1 - _NUMBER_SHARE:
             raise CohortError(
                 Message(
@@ -241,11 +241,11 @@ def _guess(known: pd.Series, n_rows: int) -> Column:
         return Column(name, "left out", reason="dates")
     if all(isinstance(cell, bool | np.bool_) for cell in known.iloc[:1000]):
         return _constant(known) or Column(name, "yes/no")
-    bad = _not_numbers(known)
-    if bad.mean() <= 1 - _NUMBER_SHARE and (known[~bad].nunique() > 2 or not bad.any()):
+    values = to_numbers(known)
+    bad = values.isna()
+    if bad.mean() <= 1 - _NUMBER_SHARE and (not bad.any() or known[~bad].nunique() > 2):
         if bad.any():
             return _mixed(known, bad)
-        values = to_numbers(known)
         return _constant(values) or _identifier(values) or Column(name, "number")
     texts = level_texts(known)
     distinct = int(texts.nunique())
@@ -349,8 +349,8 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
         out = out.where(~bad.reindex(values.index, fill_value=False))
         what = "unknown to the model"
     elif column.kind == "number":
-        bad = _not_numbers(known)
         out = to_numbers(values)
+        bad = out[known.index].isna()
         what = "no number"
     else:
         folded = level_texts(known).str.casefold()
@@ -398,10 +398,6 @@ def level_texts(values: pd.Series) -> pd.Series:
 def _number_in(cell: Any) -> Any:
     """Return the number in a cell of a text file that holds a whole one, such as 1.0, else the cell."""
     return cell.split(".")[0] if isinstance(cell, str) and re.fullmatch(r"[+-]?\d+\.0+", cell) else cell
-
-
-def _not_numbers(known: pd.Series) -> pd.Series:
-    return to_numbers(known).isna()
 
 
 def _examples(values: pd.Series) -> list[str]:

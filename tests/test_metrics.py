@@ -29,10 +29,11 @@ from dcsurv.metrics import (
     evaluate,
     integrated_brier_score,
 )
-from dcsurv.metrics.catalogue import Setting, choose_metrics
+from dcsurv.metrics.catalogue import choose_metrics
 from dcsurv.metrics.evaluation import PreparedMetrics
 from dcsurv.metrics.inputs import SortedCohort
 from dcsurv.metrics.resampling import resample_counts
+from dcsurv.metrics.setting import Setting
 
 FUNCTIONS = {
     "C-td": concordance_index_td,

@@ -47,19 +47,11 @@ OPEN: tuple[str, ...] = (
     "dcsurv.calibration.local",
     "dcsurv.calibration.recalibrated",
     "dcsurv.cohort",
-    "dcsurv.curves",
-    "dcsurv.experiments.tuning.criteria",
     "dcsurv.experiments.tuning.result",
     "dcsurv.experiments.tuning.spaces",
-    "dcsurv.follow_up",
-    "dcsurv.grid",
-    "dcsurv.metrics",
     "dcsurv.models",
     "dcsurv.networks.encoder_decoder",
-    "dcsurv.nonparametric",
     "dcsurv.persistence",
-    "dcsurv.preprocessing",
-    "dcsurv.target",
 )
 
 
@@ -219,6 +211,8 @@ def evaluated(thing: object, annotation: object) -> object:
     """The type that an annotation means; a name that is imported for type checkers only stands for itself."""
     if annotation is inspect.Parameter.empty:
         return typing.Any
+    if isinstance(annotation, typing.ForwardRef):  # of a NamedTuple
+        annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
         return annotation
     names = vars(builtins) | vars(importlib.import_module(thing.__module__))

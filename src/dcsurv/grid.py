@@ -32,10 +32,22 @@ class TimeGrid:
 
     Attributes
     ----------
-    nodes
+    nodes : array of float
         The L node times. Bucket l is (g_{l-1}, g_l].
-    spacing
+    spacing : {"linear", "log", "quantile"}
         How they were placed.
+
+    Examples
+    --------
+    >>> from dcsurv import TimeGrid, make_outcome
+    >>> y = make_outcome(time=[1, 2, 3, 4, 5, 6, 7, 8], event=[1, 0, 1, 0, 1, 0, 1, 0])
+    >>> grid = TimeGrid.make(y, "linear", n_nodes=4)
+    >>> grid.nodes
+    array([2., 4., 6., 8.])
+    >>> grid.bucket([1, 2, 5, 9])
+    array([0, 0, 2, 4])
+    >>> TimeGrid.make(y, "quantile", n_nodes=2).nodes
+    array([4.5, 8. ])
     """
 
     nodes: FloatArray
@@ -72,6 +84,22 @@ class TimeGrid:
         The paper's grids are rounded to whole days, which makes duplicate nodes; they are kept, since the
         network has an output for each. The default does not round and removes duplicates, so that
         ``grid.size`` may be smaller than ``n_nodes``.
+
+        Parameters
+        ----------
+        y : outcome
+            Outcome of the training patients.
+        spacing : {"linear", "log", "quantile"}, default "quantile"
+            How to place the nodes, see the table.
+        n_nodes : int, default 40
+            How many of them, L.
+        convention : {"default", "paper"}, default "default"
+            Which column of the table.
+
+        Returns
+        -------
+        TimeGrid
+            The grid.
         """
         time, event = unpack(y)
         check_convention(convention)
@@ -111,11 +139,33 @@ class TimeGrid:
         return len(self.nodes)
 
     def bucket(self, time: npt.ArrayLike) -> IntArray:
-        """Return the 0-based index of the first node at or after each time; L for times beyond the grid."""
+        """Return in which bucket each time lies.
+
+        Parameters
+        ----------
+        time : array-like of float
+            Times of patients.
+
+        Returns
+        -------
+        array of int
+            The 0-based index of the first node at or after each time; L for times beyond the grid.
+        """
         return np.searchsorted(self.nodes, np.asarray(time, dtype=np.float64), side="left")
 
     def passed(self, time: npt.ArrayLike) -> FloatArray:
-        """Return which share of its bucket lies before each time: 1 at a node, and beyond the grid."""
+        """Return which share of its bucket lies before each time.
+
+        Parameters
+        ----------
+        time : array-like of float
+            Times of patients.
+
+        Returns
+        -------
+        array of float
+            Between 0 and 1; 1 at a node, and beyond the grid.
+        """
         z = np.asarray(time, dtype=np.float64)
         knots = np.concatenate([[0.0], self.nodes])
         end = np.minimum(self.bucket(z), self.size - 1) + 1

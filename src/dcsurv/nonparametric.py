@@ -16,7 +16,27 @@ LOWEST_CENSORING = 0.05
 
 @dataclass(frozen=True)
 class StepFunction:
-    """A right-continuous step function: ``initial`` before the first time, ``values[k]`` from ``times[k]`` on."""
+    """A right-continuous step function: ``initial`` before the first time, ``values[k]`` from ``times[k]`` on.
+
+    Attributes
+    ----------
+    times : array of float
+        Where it may jump, ascending, (K,).
+    values : array of float
+        What it is from each of these times on, (K,).
+    initial : float
+        What it is before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.nonparametric import StepFunction
+    >>> step = StepFunction(np.array([1.0, 3.0]), np.array([0.8, 0.5]), initial=1.0)
+    >>> step([0, 1, 2, 3])
+    array([1. , 0.8, 0.8, 0.5])
+    >>> step.before([1, 3])
+    array([1. , 0.8])
+    """
 
     times: FloatArray
     values: FloatArray
@@ -27,7 +47,18 @@ class StepFunction:
         return self._read(t, "right")
 
     def before(self, t: npt.ArrayLike) -> FloatArray:
-        """Return the limit from the left, the value just before t."""
+        """Return the limit from the left, the value just before a time.
+
+        Parameters
+        ----------
+        t : array-like of float
+            One time or several.
+
+        Returns
+        -------
+        array of float
+            The value before each of them.
+        """
         return self._read(t, "left")
 
     def _read(self, t: npt.ArrayLike, side: Any) -> FloatArray:
@@ -41,6 +72,25 @@ def kaplan_meier(y: Any, *, sample_weight: npt.ArrayLike | None = None) -> StepF
 
     S(t) = prod_{t_k <= t} (1 - d_k / n_k), with d_k events and n_k patients at risk at t_k. A patient censored
     at t_k is still at risk there.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    StepFunction
+        S, at the distinct times of the cohort.
+
+    Examples
+    --------
+    >>> from dcsurv import make_outcome
+    >>> from dcsurv.nonparametric import kaplan_meier
+    >>> kaplan_meier(make_outcome(time=[1, 2, 3, 4], event=[1, 0, 1, 0])).values
+    array([0.75 , 0.75 , 0.375, 0.375])
     """
     time, event = unpack(y)
     return _product_limit(time, event, check_sample_weight(sample_weight, len(time)), events_first=False)
@@ -51,10 +101,19 @@ def censoring_curve(y: Any, *, sample_weight: npt.ArrayLike | None = None, event
 
     Parameters
     ----------
-    events_first
+    y : outcome
+        Outcome of n patients.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+    events_first : bool, default True
         At a tied time the events come before the censorings, so that a patient with an event at t is no longer
         at risk of being censored at t (the usual convention, and scikit-survival's). False counts them, as
         lifelines does when it is given ``1 - event``.
+
+    Returns
+    -------
+    StepFunction
+        G, at the distinct times of the cohort.
     """
     time, event = unpack(y)
     weight = check_sample_weight(sample_weight, len(time))
@@ -70,8 +129,21 @@ def breslow(
 
     Parameters
     ----------
-    risk
+    time : array of float
+        Observed times, (n,).
+    event : array of bool
+        Whether the event was observed, (n,).
+    risk : array of float
         exp(g), the relative risk of each patient, (n,).
+    weight : array of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    times : array of float
+        The distinct times of events.
+    hazard : array of float
+        H0 at these times.
     """
     if weight is None:
         weight = np.ones(len(time))

@@ -33,14 +33,22 @@ def make_outcome(time: npt.ArrayLike, event: npt.ArrayLike) -> npt.NDArray[np.vo
 
     Parameters
     ----------
-    time
+    time : array-like of float
         Observed time of each patient, at least 0 and finite, in any one unit.
-    event
+    event : array-like of bool or int
         1 or True where the event was observed, 0 or False where the patient was censored.
 
     Returns
     -------
-    Structured array with the fields ``event`` (bool) and ``time`` (float64), shape (n,).
+    structured array
+        With the fields ``event`` (bool) and ``time`` (float64), shape (n,).
+
+    Examples
+    --------
+    >>> from dcsurv import make_outcome
+    >>> make_outcome(time=[3.5, 1.0], event=[1, 0])
+    array([( True, 3.5), (False, 1. )],
+          dtype=[('event', '?'), ('time', '<f8')])
     """
     return _assemble(_filled(time), _filled(event))
 
@@ -50,19 +58,31 @@ def check_outcome(y: Any, *, min_events: int = 0, n_rows: int | None = None) -> 
 
     Parameters
     ----------
-    y
-        A structured array with a boolean or 0/1 field and a numeric field (as :func:`make_outcome` or
-        scikit-survival's ``Surv`` make), a two-column DataFrame or a dict with ``time`` and ``event``, or a
-        tuple ``(time, event)``.
-    min_events
+    y : structured array, DataFrame, dict or tuple
+        A structured array with two fields (as :func:`make_outcome` or scikit-survival's ``Surv`` make), a two-column
+        DataFrame of pandas or polars, a dict of two columns, or a tuple ``(time, event)``. Fields and columns are
+        called ``time`` and ``event``, or anything else if only one of them holds 0 and 1, or False and True.
+    min_events : int, default 0
         How many observed events the caller needs.
-    n_rows
+    n_rows : int or None, default None
         The number of rows that ``y`` must have, if something else has to match it.
+
+    Returns
+    -------
+    structured array
+        With the fields ``event`` (bool) and ``time`` (float64), shape (n,).
 
     Raises
     ------
     ValueError
         With what was wrong, what arrived and what to do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dcsurv import check_outcome
+    >>> check_outcome(pd.DataFrame({"months": [3.5, 1.0], "died": [True, False]}))["time"]
+    array([3.5, 1. ])
     """
     time, event = _take_apart(y)
     outcome = _assemble(time, event)
@@ -113,15 +133,30 @@ def train_test_indices(
 
     Parameters
     ----------
-    test_size
+    y : outcome
+        Outcome of n patients.
+    test_size : float, default 0.2
         Share of the patients in the test part (with ``groups``: about, to the nearest tenth).
-    groups
+    random_state : int, default 0
+        Seed.
+    groups : array-like or None, default None
         A centre, family or patient id per row. Rows of one group stay on the same side.
 
     Returns
     -------
-    Row numbers of the training and of the test part. Without groups they are those of scikit-learn's
-    ``train_test_split`` with the same ``random_state`` and ``stratify=event``.
+    train : array of int
+        Row numbers of the training part. Without groups they are those of scikit-learn's ``train_test_split`` with the
+        same ``random_state`` and ``stratify=event``.
+    test : array of int
+        Row numbers of the test part.
+
+    Examples
+    --------
+    >>> from dcsurv import make_outcome, train_test_indices
+    >>> y = make_outcome(time=range(1, 11), event=[1, 0] * 5)
+    >>> train, test = train_test_indices(y)
+    >>> len(train), len(test), int(y["event"][test].sum())
+    (8, 2, 1)
     """
     from sklearn.model_selection import train_test_split
 
@@ -149,9 +184,28 @@ def fold_indices(
 ) -> list[tuple[IntArray, IntArray]]:
     """Deal patients into folds with about the same share of events, and whole groups where they are given.
 
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients.
+    n_folds : int, default 5
+        How many folds.
+    random_state : int, default 0
+        Seed.
+    groups : array-like or None, default None
+        A centre, family or patient id per row. Rows of one group stay in the same fold.
+
     Returns
     -------
-    One pair (training rows, test rows) per fold.
+    list of tuple
+        One pair (training rows, test rows) per fold.
+
+    Examples
+    --------
+    >>> from dcsurv import fold_indices, make_outcome
+    >>> y = make_outcome(time=range(1, 11), event=[1, 0] * 5)
+    >>> [len(test) for train, test in fold_indices(y)]
+    [2, 2, 2, 2, 2]
     """
     from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 

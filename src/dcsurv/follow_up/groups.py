@@ -49,7 +49,7 @@ class FollowUp:
     >>> found.depends
     True
     >>> found.describe()
-    'enrolled (concordance 0.99) predicts censoring.'
+    'enrolled (concordance 0.9...) predicts censoring.'
     >>> len(found.groups), len(found.followed_until) > 1
     (1000, True)
     """

@@ -3,17 +3,7 @@
 from dcsurv.metrics.auc import AucResult, cumulative_dynamic_auc
 from dcsurv.metrics.brier import brier_score, integrated_brier_score
 from dcsurv.metrics.calibration import HorizonCalibration, calibration_at_horizon
-from dcsurv.metrics.catalogue import (
-    Companion,
-    Metric,
-    Prepared,
-    Setting,
-    Weighting,
-    find_metric,
-    from_function,
-    list_metrics,
-    register_metric,
-)
+from dcsurv.metrics.catalogue import Companion, Metric, find_metric, from_function, list_metrics, register_metric
 from dcsurv.metrics.concordance import concordance_index_harrell, concordance_index_td, concordance_index_uno
 from dcsurv.metrics.distribution import DCalibration, d_calibration, ddc, ddc_floor
 from dcsurv.metrics.evaluation import compare, evaluate
@@ -21,6 +11,7 @@ from dcsurv.metrics.inputs import default_horizons
 from dcsurv.metrics.net_benefit import net_benefit
 from dcsurv.metrics.over_time import evaluate_over_time
 from dcsurv.metrics.pairs import PairCounts, pair_counts
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 
 __all__ = [
     "AucResult",

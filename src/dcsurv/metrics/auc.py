@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
+from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.censoring import (
     Censoring,
     CensoringEstimate,
@@ -20,6 +20,7 @@ from dcsurv.metrics.censoring import (
     resolve_follow_up,
 )
 from dcsurv.metrics.inputs import SortedCohort, check_times, check_tolerance, counted, node_after, paper_nodes
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray, IntArray
 
 DEFAULT_TOLERANCE = 1e-8
@@ -29,7 +30,28 @@ _N_TIMES = 50
 
 @dataclass(frozen=True)
 class AucResult:
-    """AUC(t) at each time and its summary over time."""
+    """AUC(t) at each time and its summary over time.
+
+    Attributes
+    ----------
+    times : array of float
+        The times used, (m,).
+    auc : array of float
+        AUC at these times, (m,).
+    mean : float
+        Its average over time (CDAUC).
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.metrics import cumulative_dynamic_auc
+    >>> cohort = simulate("independent", 500)
+    >>> found = cumulative_dynamic_auc(cohort.y, cohort.truth, times=[2, 4, 6])
+    >>> found.times
+    array([2., 4., 6.])
+    >>> len(found.auc), 0.6 < found.mean < 0.9
+    (3, True)
+    """
 
     times: FloatArray
     auc: FloatArray
@@ -140,19 +162,32 @@ def cumulative_dynamic_auc(
 
     Parameters
     ----------
-    times
-        Where to compute it; default: fifty equal steps from the first to the last event in ``y``.
-    y_train
-        Outcome from which the censoring curve G is estimated; default: ``y`` itself. In the ``paper`` convention G
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    times : array-like of float or None, default None
+        Where to compute it; None: fifty equal steps from the first to the last event in ``y``.
+    y_train : outcome or None, default None
+        Outcome from which the censoring curve G is estimated; None: ``y`` itself. In the ``paper`` convention G
         always comes from ``y``, one for all, and ``y_train`` gives the times that curves are projected on.
-    X, censoring
-        See :func:`brier_score`.
-    tied_tol
-        Neighbouring survival values that differ by at most this are tied, and ties chain: 1e-8, paper 1e-3.
-    censoring_weights
-        ``"before"`` takes G(z-), ``"at"`` takes G(z) as scikit-survival does; default ``"before"``, paper ``"at"``.
-    convention
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`brier_score`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`.
+    tied_tol : float or None, default None
+        Neighbouring survival values that differ by at most this are tied, and ties chain; None: 1e-8, paper 1e-3.
+    censoring_weights : {"before", "at"} or None, default None
+        ``"before"`` takes G(z-), ``"at"`` takes G(z) as scikit-survival does; None: ``"before"``, paper ``"at"``.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+    convention : {"default", "paper"}, default "default"
         ``"default"`` reads S(t). ``"paper"`` reads the first projected node after t. The two must not be compared.
+
+    Returns
+    -------
+    AucResult
+        AUC(t) at the times used, and its average.
 
     Notes
     -----

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
+from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.censoring import (
     Censoring,
     CensoringEstimate,
@@ -18,6 +18,7 @@ from dcsurv.metrics.censoring import (
     resolve_follow_up,
 )
 from dcsurv.metrics.inputs import SortedCohort, check_times, counted
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray
 
 _N_TIMES = 100
@@ -115,17 +116,32 @@ def brier_score(
 
     Parameters
     ----------
-    y_train
-        Outcome from which one censoring curve G for all is estimated; default: ``y`` itself.
-    X
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    times : array-like of float
+        Where to compute it, ascending.
+    y_train : outcome or None, default None
+        Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
+    X : DataFrame, array or None, default None
         Features of the patients, of which G may depend.
-    censoring
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
         ``"marginal"``: one G for all. ``"by-features"``: G(t | x), estimated on these patients in groups of alike
         follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead); patients count at times that at
         least 5 % of their group could reach. ``"auto"``: by features if ``X`` is there and predicts censoring.
-    censoring_weights
+    censoring_weights : {"before", "at"}, default "before"
         ``"before"`` takes G(z-) for events, as Graf et al. define it; ``"at"`` takes G(z) and equals
         scikit-survival's ``brier_score``.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    times : array of float
+        The times used.
+    score : array of float
+        The Brier score at these times.
 
     Notes
     -----
@@ -135,6 +151,16 @@ def brier_score(
     ----------
     E. Graf et al.: Assessment and comparison of prognostic classification schemes for survival data.
     Statistics in Medicine 18 (1999).
+
+    Examples
+    --------
+    >>> from dcsurv import SurvivalCurves, make_outcome
+    >>> from dcsurv.metrics import brier_score
+    >>> y = make_outcome(time=[1, 2, 3, 4], event=[1, 1, 0, 1])
+    >>> sure = SurvivalCurves([1, 4], [[0.9, 0.0], [0.9, 0.0], [1.0, 0.9], [1.0, 0.9]])
+    >>> times, score = brier_score(y, sure, [2.5])
+    >>> score.round(4)
+    array([0.1025])
     """
     prepared, weight = _for_curves(
         y, curves, check_times(times), y_train, X, censoring, censoring_weights, sample_weight
@@ -155,8 +181,31 @@ def integrated_brier_score(
 ) -> float:
     """Return the Brier score averaged over time: the trapezoid integral divided by the interval's length.
 
-    ``times`` default to a hundred equal steps between the 5th and 95th percentile of the observed times; for the
-    other parameters see :func:`brier_score`.
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    times : array-like of float or None, default None
+        The times to integrate over, ascending; None: a hundred equal steps between the 5th and 95th percentile of the
+        observed times.
+    y_train : outcome or None, default None
+        Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`brier_score`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`.
+    censoring_weights : {"before", "at"}, default "before"
+        ``"before"`` takes G(z-) for events, as Graf et al. define it; ``"at"`` takes G(z) and equals
+        scikit-survival's ``brier_score``.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    float
+        The mean score over time, 0 for a perfect model.
     """
     asked = None if times is None else check_times(times)
     prepared, weight = _for_curves(y, curves, asked, y_train, X, censoring, censoring_weights, sample_weight)

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
+from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
 from dcsurv.metrics.inputs import SortedCohort, counted, warn
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray
 
 # Knots of the calibration curve, as quantiles of the predicted risk (Harrell's choice for four knots).
@@ -29,14 +30,33 @@ class HorizonCalibration:
 
     Attributes
     ----------
-    predicted, observed
-        The calibration curve: predicted risk (ascending) and the share that had the event, smoothed.
-    ici, e50, e90
-        Mean, median and 90th percentile over patients of ``|observed - predicted|``.
-    expected_risk, observed_risk
-        Mean predicted risk and Kaplan-Meier risk of the patients who count.
-    ratio
+    horizon : float
+        The time t.
+    predicted : array of float
+        The calibration curve: predicted risk, ascending.
+    observed : array of float
+        The calibration curve: the share with the event among patients with such a prediction, smoothed.
+    ici : float
+        Mean over patients of ``|observed - predicted|``.
+    e50 : float
+        Median over patients of ``|observed - predicted|``.
+    e90 : float
+        90th percentile over patients of ``|observed - predicted|``.
+    expected_risk : float
+        Mean predicted risk of the patients who count.
+    observed_risk : float
+        Kaplan-Meier risk of the patients who count.
+    ratio : float
         observed_risk / expected_risk.
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.metrics import calibration_at_horizon
+    >>> cohort = simulate("independent", 1000)
+    >>> found = calibration_at_horizon(cohort.y, cohort.truth, 5.0)
+    >>> found.ici < 0.05, abs(found.ratio - 1) < 0.2  # the truth is calibrated
+    (True, True)
     """
 
     horizon: float
@@ -170,10 +190,26 @@ def calibration_at_horizon(
 
     Parameters
     ----------
-    y_train
-        Outcome from which one censoring curve for all is estimated; default: ``y`` itself.
-    X, censoring
-        See :func:`brier_score`. With weights by features, curve and means are those of the patients who count.
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    horizon : float
+        The time t, above 0.
+    y_train : outcome or None, default None
+        Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`brier_score`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`. With weights by features, curve and means are
+        those of the patients who count.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    HorizonCalibration
+        The curve and what it amounts to.
     """
     follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)

@@ -11,19 +11,17 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from dcsurv._extensions import load_extensions
 from dcsurv.curves import SurvivalCurves
-from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention, check_convention
-from dcsurv.metrics.censoring import CensoringEstimate, CensoringModel, keep_usable
-from dcsurv.metrics.inputs import SortedCohort, check_times, default_horizons, paper_nodes
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray
 
 Better: TypeAlias = Literal["higher", "lower", "one"]
@@ -34,106 +32,6 @@ _DIRECTIONS: Final[dict[Better, str]] = {
     "lower": "lower is better",
     "one": "1 is perfect",
 }
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Whose predictions a metric is prepared for: patients, their outcome, their curves.
-
-    Attributes
-    ----------
-    y : structured array
-        Outcome of the n patients.
-    curves : SurvivalCurves
-        Their predicted curves, in the same order.
-    y_train : structured array or None
-        Outcome of the training part.
-    convention : {"default", "paper"}
-        How the metrics are to be computed.
-    follow_up : FollowUp or None
-        Groups within which censoring is estimated; None: one censoring curve for all.
-    asked : array or None
-        Horizons that were asked for; None: the quartiles of the event times.
-    """
-
-    y: npt.NDArray[np.void]
-    curves: SurvivalCurves
-    y_train: Any | None = None
-    convention: Convention = "default"
-    follow_up: FollowUp | None = None
-    asked: npt.ArrayLike | None = None
-
-    @cached_property
-    def cohort(self) -> SortedCohort:
-        """The patients sorted by time."""
-        return SortedCohort(self.y)
-
-    @cached_property
-    def nodes(self) -> FloatArray | None:
-        """The times that the paper projects all curves on; None in the default convention."""
-        return paper_nodes(self.convention, self.y_train)
-
-    @property
-    def paper(self) -> bool:
-        """Whether the paper's convention is asked for."""
-        return self.convention == "paper"
-
-    @cached_property
-    def censoring(self) -> CensoringModel:
-        """The censoring weights of the sorted patients."""
-        return CensoringModel(
-            self.cohort, None if self.paper else self.y_train, "at" if self.paper else "before", self.follow_up
-        )
-
-    @cached_property
-    def horizons(self) -> FloatArray:
-        """The horizons at which these patients allow a calibration; the others are left out with a warning."""
-        asked = default_horizons(self.y) if self.asked is None else check_times(self.asked, "horizons")
-        return keep_usable(asked, self.censoring, what="calibration at a horizon")
-
-
-@dataclass(frozen=True)
-class Weighting:
-    """B weightings of the patients of a setting.
-
-    Attributes
-    ----------
-    setting : Setting
-        Whose patients are weighted.
-    weight : array of shape (B, n)
-        The weights, the patients sorted by time as in ``setting.cohort``.
-    resampled : bool
-        Whether weights count how often a patient was drawn; who was drawn twice then meets a copy.
-    """
-
-    setting: Setting
-    weight: FloatArray
-    resampled: bool
-
-    @cached_property
-    def censoring(self) -> CensoringEstimate:
-        """The censoring probabilities under each weighting."""
-        return self.setting.censoring.estimate(self.weight)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A metric that was prepared for one setting, for any number of weightings of the patients.
-
-    Attributes
-    ----------
-    values : callable
-        Takes a :class:`Weighting` and returns the metric under each weighting, of shape (B,); of a metric with
-        horizons, of shape (horizons, B). NaN where it is undefined.
-    times : array or None
-        Times that a metric with censoring weights averages over; None: every patient counts.
-    horizons : tuple of float
-        The horizons of a metric that has some, in the order of the values.
-    """
-
-    values: Callable[[Weighting], FloatArray]
-    times: FloatArray | None = None
-    horizons: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,6 +48,12 @@ class Companion:
         How it is computed.
     compute : callable
         Takes the setting and the patients' weights (or None) in the order of ``setting.y``; returns the number.
+
+    Examples
+    --------
+    >>> from dcsurv.metrics import find_metric
+    >>> [one.name for one in find_metric("DDC").company]
+    ['DDC floor', 'D-calibration p']
     """
 
     name: str
@@ -177,14 +81,34 @@ class Metric:
     prepare : callable
         Takes a :class:`Setting` and returns the metric :class:`Prepared` for it. :func:`from_function` makes one from a
         plain function.
-    paper : str or None
+    paper : str or None, default None
         How it is computed in the paper's convention; None: it has no part in it.
-    per_horizon : bool
+    per_horizon : bool, default False
         Whether there is one value for each horizon.
-    weighted : bool
+    weighted : bool, default False
         Whether it weights patients by the inverse probability of being uncensored.
-    company : tuple of Companion
+    company : tuple of Companion, default ()
         Numbers to read it by.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.metrics import Metric, evaluate, from_function
+    >>> def time_error(y, curves, sample_weight):
+    ...     error = np.abs(curves.rmst() - y["time"])
+    ...     return np.average(error[y["event"]], weights=sample_weight[y["event"]])
+    >>> own = Metric(
+    ...     name="Time error",
+    ...     aspect="error",
+    ...     better="lower",
+    ...     meaning="Mean distance between the predicted mean survival time and the time of the event.",
+    ...     convention="patients with the event; mean restricted to the last node",
+    ...     prepare=from_function(time_error),
+    ... )
+    >>> cohort = simulate("independent", 200)
+    >>> evaluate(cohort.y, cohort.truth, metrics=["C-td", own])["metric"].tolist()
+    ['C-td', 'Time error']
     """
 
     name: str
@@ -259,6 +183,12 @@ def list_metrics(convention: Convention = "default") -> tuple[Metric, ...]:
     -------
     tuple of Metric
         Those without horizons first; discrimination, then error, then calibration; then by name.
+
+    Examples
+    --------
+    >>> from dcsurv.metrics import list_metrics
+    >>> [metric.name for metric in list_metrics("paper")]
+    ['C-td', 'CDAUC', 'DDC']
     """
     _load()
     return _in_order(metric for metric in _RECORDS.values() if _defined(metric, convention))

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
-from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, register_metric
+from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.censoring import Censoring, CensoringModel, CensoringWeights, resolve_follow_up
 from dcsurv.metrics.inputs import SortedCohort, check_tolerance, counted, node_before, paper_nodes, warn
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
 Ties: TypeAlias = Literal["adjusted", "antolini"]
@@ -146,23 +147,26 @@ def concordance_index_td(
 
     Parameters
     ----------
-    y
-        Outcome of n patients.
-    curves
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
         Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
-    ties
+    ties : {"adjusted", "antolini"}, default "adjusted"
         ``"adjusted"`` (pycox ``adj_antolini``): tied predictions count 1/2; at equal times two events count 1 if
         their predictions tie and 1/2 if not, an event and a censored patient are compared as if the event came
         first. ``"antolini"``: tied predictions count nothing, two events at the same time are not compared.
-    sample_weight
-        A pair has the product of its patients' weights.
-    convention
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; a pair has the product of its patients' weights. None: all count the same.
+    convention : {"default", "paper"}, default "default"
         ``"default"`` reads S(z) between nodes. ``"paper"`` projects the curves on the times in ``y_train`` and
         reads the last of these at or before z (as pycox does).
+    y_train : outcome or None, default None
+        Outcome of the training part, which the paper's convention needs.
 
     Returns
     -------
-    A number between 0 and 1; 1/2 is guessing.
+    float
+        A number between 0 and 1; 1/2 is guessing.
 
     Notes
     -----
@@ -172,6 +176,15 @@ def concordance_index_td(
     ----------
     L. Antolini, P. Boracchi, E. Biganzoli: A time-dependent discrimination index for survival data.
     Statistics in Medicine 24 (2005).
+
+    Examples
+    --------
+    >>> from dcsurv import SurvivalCurves, make_outcome
+    >>> from dcsurv.metrics import concordance_index_td
+    >>> y = make_outcome(time=[1, 2, 3], event=[1, 1, 0])
+    >>> curves = SurvivalCurves([1, 2, 3], [[0.5, 0.2, 0.1], [0.9, 0.8, 0.7], [0.8, 0.6, 0.5]])
+    >>> round(concordance_index_td(y, curves), 3)  # of three pairs, the last two patients are in the wrong order
+    0.667
     """
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = SortedCohort(y)
@@ -186,6 +199,29 @@ def concordance_index_harrell(
 
     Pairs: z_i < z_j with d_i = 1, and an event against a patient censored at the same time. Scores that differ by
     at most ``tied_tol`` count 1/2. The same as scikit-survival's ``concordance_index_censored``.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    risk : array-like of float
+        Their scores, (n,), such as minus ``curves.rmst()``.
+    tied_tol : float, default 1e-08
+        Scores that differ by at most this are tied.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    float
+        A number between 0 and 1; 1/2 is guessing.
+
+    Examples
+    --------
+    >>> from dcsurv import make_outcome
+    >>> from dcsurv.metrics import concordance_index_harrell
+    >>> concordance_index_harrell(make_outcome([1, 2, 3], [1, 1, 0]), risk=[0.9, 0.5, 0.1])
+    1.0
     """
     cohort, score, weight = _scored(y, risk, sample_weight)
     return _ranked(cohort, score, tied_tol, weight, weight * cohort.event)
@@ -210,14 +246,29 @@ def concordance_index_uno(
 
     Parameters
     ----------
-    y_train
-        Outcome from which one censoring curve G for all is estimated; default: ``y`` itself.
-    X, censoring
-        See :func:`brier_score`.
-    tau
-        Only events before tau are counted.
-    censoring_weights
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    risk : array-like of float
+        Their scores, (n,), such as minus ``curves.rmst()``.
+    y_train : outcome or None, default None
+        Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`brier_score`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`.
+    tau : float or None, default None
+        Only events before tau are counted; None: all.
+    tied_tol : float, default 1e-08
+        Scores that differ by at most this are tied.
+    censoring_weights : {"before", "at"}, default "before"
         ``"before"`` takes G(z-); ``"at"`` takes G(z) and equals scikit-survival's ``concordance_index_ipcw``.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+
+    Returns
+    -------
+    float
+        A number between 0 and 1; 1/2 is guessing.
 
     Notes
     -----

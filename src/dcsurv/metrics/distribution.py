@@ -12,8 +12,9 @@ from scipy.stats import chi2
 
 from dcsurv.curves import as_curves
 from dcsurv.grid import Convention
-from dcsurv.metrics.catalogue import Companion, Metric, Prepared, Setting, Weighting, register_metric
+from dcsurv.metrics.catalogue import Companion, Metric, register_metric
 from dcsurv.metrics.inputs import counted, node_after, paper_nodes
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.nonparametric import censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, unpack
 
@@ -26,12 +27,23 @@ class DCalibration:
 
     Attributes
     ----------
-    bins
-        Share of the patients in each bin, lowest survival first.
-    score
+    bins : array of float
+        Share of the patients in each bin, lowest survival first, (10,).
+    score : float
         Sum over bins of (share - 1/10)^2.
-    statistic, p_value
-        Haider's chi-square test; a small p says that the model is not D-calibrated.
+    statistic : float
+        Haider's chi-square.
+    p_value : float
+        Of the test; a small one says that the model is not D-calibrated.
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.metrics import d_calibration
+    >>> cohort = simulate("independent", 1000)
+    >>> found = d_calibration(cohort.y, cohort.truth)
+    >>> found.bins.shape, found.p_value > 0.05  # the truth is calibrated
+    ((10,), True)
     """
 
     bins: FloatArray
@@ -86,7 +98,25 @@ def d_calibration(
 
     Bins are [k/10, (k+1)/10), the last one closed. A censored patient is spread over the bins where the event may
     still fall. Weights count as copies: the test takes their sum for the number of patients.
-    ``convention="paper"`` projects on the times in ``y_train`` and reads the first node strictly after z.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+    convention : {"default", "paper"}, default "default"
+        ``"default"`` reads S(z). ``"paper"`` projects on the times in ``y_train`` and reads the first node strictly
+        after z.
+    y_train : outcome or None, default None
+        Outcome of the training part, which the paper's convention needs.
+
+    Returns
+    -------
+    DCalibration
+        The histogram and the test.
     """
     y, predicted, counts = counted(y, curves, sample_weight)
     survival, event = survival_at_own_time(y, predicted, convention, y_train)
@@ -108,7 +138,25 @@ def ddc(
     """Return the distributional divergence for calibration: Kullback-Leibler from the D-calibration bins to flat.
 
     DDC = sum_b P(b) ln(P(b) / 0.1), 0 for a flat histogram and at most ln 10. A perfect model does not reach 0 on a
-    finite cohort: :func:`ddc_floor` says what it would score. For conventions see :func:`d_calibration`.
+    finite cohort: :func:`ddc_floor` says what it would score.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+    convention : {"default", "paper"}, default "default"
+        How S(z) is read; see :func:`d_calibration`.
+    y_train : outcome or None, default None
+        Outcome of the training part, which the paper's convention needs.
+
+    Returns
+    -------
+    float
+        Between 0 and ln 10.
     """
     return float(
         divergence(d_calibration(y, curves, sample_weight=sample_weight, convention=convention, y_train=y_train).bins)
@@ -120,6 +168,22 @@ def ddc_floor(y: Any, curves: Any, *, n_simulations: int = 200, random_state: in
 
     Outcomes are simulated from the model's own curves: event times from S(t|x), censoring times from the
     Kaplan-Meier censoring curve of ``y``, follow-up ending at the last time of ``y``.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    n_simulations : int, default 200
+        How many cohorts to simulate.
+    random_state : int, default 0
+        Seed.
+
+    Returns
+    -------
+    float
+        The mean DDC of the simulated cohorts.
     """
     time, _ = unpack(y)
     if n_simulations < 1:

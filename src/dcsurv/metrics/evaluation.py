@@ -15,10 +15,11 @@ import pandas as pd
 
 from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention
-from dcsurv.metrics.catalogue import Metric, Prepared, Setting, Weighting, choose_metrics
+from dcsurv.metrics.catalogue import Metric, choose_metrics
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
 from dcsurv.metrics.inputs import counted
 from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, percentile_interval, resample_counts
+from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray
 
 # By metric and horizon (NaN where there is none), the value under each weighting.
@@ -44,35 +45,55 @@ def evaluate(
 
     Parameters
     ----------
-    y, curves
-        Outcome and predicted curves of the same patients.
-    y_train
-        Outcome of the training part: gives the censoring weights (default: ``y`` does) where these are the same for
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    y_train : outcome or None, default None
+        Outcome of the training part: gives the censoring weights (None: ``y`` does) where these are the same for
         all, and in the ``paper`` convention the times that curves are projected on.
-    X
+    n_bootstrap : int, default 0
+        Number of resamples of the test patients behind ``mean``, ``sd``, ``lower`` and ``upper``; 0 leaves them out.
+        Evaluation times stay those of the whole cohort; censoring weights are estimated anew in each resample.
+    X : DataFrame, array or None, default None
         Features of the patients. Pass them: if they predict censoring, as a year of enrolment does, weights that are
         the same for all reward models that predict death where nobody can be followed.
-    censoring
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
         ``"marginal"``: one censoring curve G for all. ``"by-features"``: G(t | x), estimated on these patients in
         groups of alike follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead); patients count
         at times that at least 5 % of their group could reach. ``"auto"``: by features if ``X`` is there and predicts
         censoring; the column ``convention`` says so. The paper's convention always has one curve.
-    n_bootstrap
-        Number of resamples of the test patients behind ``mean``, ``sd``, ``lower`` and ``upper``; 0 leaves them out.
-        Evaluation times stay those of the whole cohort; censoring weights are estimated anew in each resample.
-    horizons
-        Where to report ICI and observed / expected; default: the quartiles of the event times.
-    metrics
-        Which to compute, by name or record; default: all of :func:`list_metrics`, which are ``C-td, CDAUC, IBS, DDC,
+    horizons : array-like of float or None, default None
+        Where to report ICI and observed / expected; None: the quartiles of the event times.
+    metrics : sequence of str or Metric, or None, default None
+        Which to compute, by name or record; None: all of :func:`list_metrics`, which are ``C-td, CDAUC, IBS, DDC,
         ICI, O/E`` and what was registered; in the paper convention ``C-td, CDAUC, DDC``. DDC brings its floor and the
         D-calibration test along.
-    confidence
+    convention : {"default", "paper"}, default "default"
+        How to compute them; numbers of one convention must not be compared with those of the other.
+    confidence : float, default 0.95
         Share of the resamples inside the percentile interval.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
+    random_state : int, default 0
+        Seed of the resamples.
 
     Returns
     -------
-    Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``counted``, the share of the
-    patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
+    DataFrame
+        Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``counted``, the share of
+        the patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
+
+    Examples
+    --------
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.metrics import evaluate
+    >>> cohort = simulate("independent", 300)
+    >>> table = evaluate(cohort.y, cohort.truth, n_bootstrap=20, horizons=[5], metrics=["C-td", "IBS", "ICI"])
+    >>> table["metric"].tolist()
+    ['C-td', 'IBS', 'ICI']
+    >>> bool((table["lower"] < table["upper"]).all())
+    True
     """
     n_bootstrap = check_n_bootstrap(n_bootstrap)
     if n_bootstrap and sample_weight is not None:
@@ -130,17 +151,36 @@ def compare(
 
     Parameters
     ----------
-    curves
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : mapping
         Predicted curves by model name.
-    X, censoring
-        See :func:`evaluate`.
-    reference
-        The model that the others are compared with; default: the first.
+    y_train : outcome or None, default None
+        Outcome of the training part; see :func:`evaluate`.
+    n_bootstrap : int, default 1000
+        Number of resamples of the test patients behind ``lower`` and ``upper``.
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`evaluate`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`evaluate`.
+    reference : str or None, default None
+        The model that the others are compared with; None: the first.
+    horizons : array-like of float or None, default None
+        Where to report ICI and observed / expected; None: the quartiles of the event times.
+    metrics : sequence of str or Metric, or None, default None
+        Which to compute; see :func:`evaluate`.
+    convention : {"default", "paper"}, default "default"
+        How to compute them.
+    confidence : float, default 0.95
+        Share of the resamples inside the percentile interval.
+    random_state : int, default 0
+        Seed of the resamples.
 
     Returns
     -------
-    Columns ``metric, horizon, model, reference, value, reference_value, difference, lower, upper``. An interval
-    that excludes 0 tells the two models apart on this cohort.
+    DataFrame
+        Columns ``metric, horizon, model, reference, value, reference_value, difference, lower, upper``. An interval
+        that excludes 0 tells the two models apart on this cohort.
     """
     if len(curves) < 2:
         raise ValueError(f"compare needs the curves of at least two models by name; got {list(curves)}.")

@@ -71,7 +71,18 @@ class SortedCohort:
 
 
 def default_horizons(y: Any) -> FloatArray:
-    """Return the quartiles of the event times after 0."""
+    """Return the horizons at which metrics look if none are asked for.
+
+    Parameters
+    ----------
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+
+    Returns
+    -------
+    array of float
+        The quartiles of the event times after 0.
+    """
     cohort = SortedCohort(y)
     events = cohort.time[cohort.event & (cohort.time > 0)]
     if len(events) == 0:

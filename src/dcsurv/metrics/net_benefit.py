@@ -43,22 +43,29 @@ def net_benefit(
 
     Parameters
     ----------
-    y, curves
-        Outcome and predicted curves of the same patients.
-    horizon
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    horizon : float
         The time t by which the event is to be prevented or prepared for.
-    thresholds
-        Threshold probabilities, above 0 and below 1; default: 1%, 2%, ..., 99%.
-    X, censoring
-        See :func:`brier_score`. With weights by features, the risk of the treated is not theirs by Kaplan-Meier, but
-        the share of events among them with the patients whose state at t is known weighted by 1/G(. | x); patients who
-        do not count at t are left out of all shares.
+    thresholds : array-like of float or None, default None
+        Threshold probabilities, above 0 and below 1; None: 1%, 2%, ..., 99%.
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`brier_score`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`. With weights by features, the risk of the treated
+        is not theirs by Kaplan-Meier, but the share of events among them with the patients whose state at t is known
+        weighted by ``1/G(. | x)``; patients who do not count at t are left out of all shares.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient; None: all count the same.
 
     Returns
     -------
-    One row per threshold: ``threshold, net_benefit, treat_all, treated``, the last being :math:`\pi`. NaN where the
-    treated patients were all lost from sight before the horizon, so that nobody knows how they fared; 0 where
-    nobody is treated.
+    DataFrame
+        One row per threshold: ``threshold, net_benefit, treat_all, treated``, the last being :math:`\pi`. NaN where
+        the treated patients were all lost from sight before the horizon, so that nobody knows how they fared; 0 where
+        nobody is treated.
 
     References
     ----------

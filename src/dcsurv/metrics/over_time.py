@@ -40,22 +40,33 @@ def evaluate_over_time(
 
     Parameters
     ----------
-    y_train
-        Outcome from which one censoring curve for all is estimated; default: ``y`` itself.
-    X, censoring
-        See :func:`brier_score`.
-    n_bootstrap
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+    curves : SurvivalCurves, tuple or DataFrame
+        Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
+    y_train : outcome or None, default None
+        Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
+    n_bootstrap : int, default 0
         Number of resamples of the patients behind ``lower`` and ``upper``, which hold for each time by itself, not for
         the whole curve at once; 0 leaves them out.
-    times
-        Default: for each metric its own, see there.
-    metrics
+    X : DataFrame, array or None, default None
+        Features of the patients; see :func:`brier_score`.
+    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`.
+    times : array-like of float or None, default None
+        Where to compute them; None: for each metric its own times, see there.
+    metrics : sequence of str, default ("AUC", "Brier")
         Out of ``AUC`` and ``Brier``.
+    confidence : float, default 0.95
+        Share of the resamples inside the percentile interval.
+    random_state : int, default 0
+        Seed of the resamples.
 
     Returns
     -------
-    Columns ``metric, time, value, counted`` (the share of the patients who count) and with resampling ``lower, upper``.
-    Times at which a metric is undefined are left out, with a warning.
+    DataFrame
+        Columns ``metric, time, value, counted`` (the share of the patients who count) and with resampling
+        ``lower, upper``. Times at which a metric is undefined are left out, with a warning.
     """
     if isinstance(metrics, str) or not metrics or not set(metrics) <= set(_NAMES):
         raise ValueError(f"metrics is {metrics!r}, but a list out of {list(_NAMES)} is expected.")

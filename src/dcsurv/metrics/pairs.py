@@ -14,10 +14,20 @@ class PairCounts(NamedTuple):
 
     Attributes
     ----------
-    event_event
+    event_event : int
         ``|A|``: patient j had the event too, d_i = d_j = 1.
-    event_any
+    event_any : int
         ``|B|``: patient j had the event or was censored, d_i = 1.
+
+    Examples
+    --------
+    >>> from dcsurv import make_outcome
+    >>> from dcsurv.metrics import pair_counts
+    >>> counts = pair_counts(make_outcome(time=[1, 2, 3, 4], event=[1, 0, 1, 0]))
+    >>> counts
+    PairCounts(event_event=1, event_any=4)
+    >>> counts.factor
+    4.0
     """
 
     event_event: int
@@ -42,8 +52,13 @@ def pair_counts(y: Any) -> PairCounts:
 
     Parameters
     ----------
-    y
-        The outcome of n patients; see :func:`dcsurv.target.check_outcome`.
+    y : outcome
+        Outcome of n patients; see :func:`dcsurv.make_outcome`.
+
+    Returns
+    -------
+    PairCounts
+        The two numbers.
 
     References
     ----------

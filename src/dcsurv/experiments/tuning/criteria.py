@@ -23,9 +23,17 @@ class Criterion:
     ----------
     metrics : tuple of str
         Names of metrics without horizons, such as C-td, CDAUC, IBS and DDC.
-    weights : tuple of float or None
+    weights : tuple of float or None, default None
         One per metric for a weighted sum (in which those count negatively of which lower is better, such as IBS and
         DDC); None where every metric is an objective of its own.
+
+    Examples
+    --------
+    >>> from dcsurv.experiments.tuning import Criterion
+    >>> Criterion.make(("cdauc", "ddc")).directions
+    ('maximize', 'minimize')
+    >>> Criterion.make({"CDAUC": 1, "DDC": 0.5}).labels
+    ('1 CDAUC − 0.5 DDC',)
     """
 
     metrics: tuple[str, ...]
@@ -38,7 +46,18 @@ class Criterion:
 
     @classmethod
     def make(cls, criterion: str | Sequence[str] | Mapping[str, float] | Criterion) -> Criterion:
-        """Read a criterion: a name, a pair of names (two objectives), or weights by name (one weighted sum)."""
+        """Read a criterion.
+
+        Parameters
+        ----------
+        criterion : str, sequence of str, mapping of str to float, or Criterion
+            The name of a metric, a pair of names (two objectives), or weights by name (one weighted sum).
+
+        Returns
+        -------
+        Criterion
+            The criterion.
+        """
         if isinstance(criterion, Criterion):
             return criterion
         if isinstance(criterion, str):
@@ -74,8 +93,23 @@ class Criterion:
     def measure(self, y: Any, curves: Any, y_train: Any, follow_up: FollowUp) -> dict[str, float]:
         """Return every metric of predicted curves; refuse what is not a number.
 
-        Censoring weights follow the features where these predict censoring; else they come from ``y_train``, the
-        training rows of the fold.
+        Censoring weights follow the features where these predict censoring; else they come from ``y_train``.
+
+        Parameters
+        ----------
+        y : outcome
+            Outcome of the held-out patients.
+        curves : SurvivalCurves
+            Their predicted curves.
+        y_train : outcome
+            Outcome of the training rows of the fold.
+        follow_up : FollowUp
+            How long the held-out patients could be followed.
+
+        Returns
+        -------
+        dict of str to float
+            The value of each metric by its name.
         """
         out = measure(y, curves, self._records, y_train, follow_up)
         for name, value in out.items():
@@ -84,7 +118,18 @@ class Criterion:
         return out
 
     def objectives(self, measured: Sequence[Mapping[str, float]]) -> tuple[float, ...]:
-        """Return the objectives from the metrics of one or more folds, of which the mean counts."""
+        """Return the objectives from the metrics of one or more folds, of which the mean counts.
+
+        Parameters
+        ----------
+        measured : sequence of mapping of str to float
+            For each fold, what :meth:`measure` returned.
+
+        Returns
+        -------
+        tuple of float
+            One number per objective.
+        """
         means = {name: sum(fold[name] for fold in measured) / len(measured) for name in self.metrics}
         if self.weights is None:
             return tuple(means.values())
@@ -92,7 +137,18 @@ class Criterion:
         return (sum(s * w * means[name] for name, w, s in zip(self.metrics, self.weights, signs, strict=True)),)
 
     def upward(self, objectives: Sequence[float]) -> tuple[float, ...]:
-        """Return objectives turned so that higher is better."""
+        """Return objectives turned so that higher is better.
+
+        Parameters
+        ----------
+        objectives : sequence of float
+            What :meth:`objectives` returned.
+
+        Returns
+        -------
+        tuple of float
+            The same numbers, with the other sign where lower is better.
+        """
         return tuple(v if d == "maximize" else -v for v, d in zip(objectives, self.directions, strict=True))
 
 

@@ -640,6 +640,8 @@ def test_only_a_cox_model_has_hazard_ratios(metabric):
     X, y = metabric["X"][:80], metabric["y"][:80]
     assert section(metabric["model"], X, y) is None
     assert section(metabric["reference"], X, y).numbers["model"] == "the model"
+    recalibrated = dcsurv.calibration.Recalibrated(metabric["reference"]).fit(metabric["X"], metabric["y"])
+    assert section(recalibrated, X, y).numbers["model"] == "the model"
     old = dcsurv.load(Path(__file__).parent / "fixtures" / "format1" / "CoxPH.safetensors")
     X, y = dcsurv.datasets.load("flchain")
     said = section(old, X[::60], y[::60]).blocks

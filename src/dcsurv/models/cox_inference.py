@@ -40,8 +40,10 @@ class RiskSets:
         Their outcome, (n,).
     at
         The row of the patient with each event, (d,).
-    first, last
-        Of each event, the range of events at the same time, (d,).
+    start
+        The first event at each distinct time, (m,).
+    tied
+        Of each event, which of these times is its own, (d,).
     share
         k / d of each event among those at the same time, (d,).
     mean
@@ -58,8 +60,8 @@ class RiskSets:
     time: FloatArray
     event: npt.NDArray[np.bool_]
     at: IntArray
-    first: IntArray
-    last: IntArray
+    start: IntArray
+    tied: IntArray
     share: FloatArray
     mean: FloatArray
     hazard: FloatArray
@@ -83,27 +85,23 @@ class RiskSets:
         risk = relative_risk(centred @ coef)
         at = np.flatnonzero(event)
         when = time[at]
-        first, last = np.searchsorted(when, when, "left"), np.searchsorted(when, when, "right")
-        ties = last - first
-        share = (np.arange(len(at)) - first) / ties
+        _, start, tied, ties = np.unique(when, return_index=True, return_inverse=True, return_counts=True)
+        share = (np.arange(len(at)) - start[tied]) / ties[tied]
         mass = weight * risk
         since = np.searchsorted(time, when, "left")
         both = np.column_stack([mass, mass[:, None] * centred])  # sums of these over a risk set: S0 and S1
         at_risk = np.cumsum(both[::-1], axis=0)[::-1][since]
-        running = np.vstack([np.zeros((1, both.shape[1])), np.cumsum(both[at], axis=0)])
-        sums = at_risk - share[:, None] * (running[last] - running[first])
-        weighed = np.append(0.0, np.cumsum(weight[at]))
-        mean_weight = (weighed[last] - weighed[first]) / ties
+        sums = at_risk - share[:, None] * np.add.reduceat(both[at], start, axis=0)[tied]
+        mean_weight = (np.add.reduceat(weight[at], start) / ties)[tied]
         return cls(
-            X=centred, weight=weight, risk=risk, time=time, event=event, at=at, first=first, last=last, share=share,
+            X=centred, weight=weight, risk=risk, time=time, event=event, at=at, start=start, tied=tied, share=share,
             mean=sums[:, 1:] / sums[:, :1], hazard=mean_weight / sums[:, 0], mass=mean_weight,
         )  # fmt: skip
 
     def schoenfeld(self) -> FloatArray:
         """Return what each event's patient has above the mean at risk (of the ties, where there are any), (d, p)."""
-        running = np.vstack([np.zeros((1, self.mean.shape[1])), np.cumsum(self.mean, axis=0)])
-        mean = (running[self.last] - running[self.first]) / (self.last - self.first)[:, None]
-        out: FloatArray = self.X[self.at] - mean
+        ties = np.bincount(self.tied)[self.tied]
+        out: FloatArray = self.X[self.at] - self._of_ties(self.mean) / ties[:, None]
         return out
 
     def information(self, g: FloatArray) -> FloatArray:
@@ -127,9 +125,13 @@ class RiskSets:
         running = np.vstack([np.zeros((1, step.shape[1])), np.cumsum(step, axis=0)])
         met = running[np.searchsorted(self.time[self.at], self.time, "right")]
         # Those with the event are there with a share of themselves only.
-        gone = np.vstack([np.zeros((1, step.shape[1])), np.cumsum(self.share[:, None] * step, axis=0)])
-        met[self.at] -= gone[self.last] - gone[self.first]
+        met[self.at] -= self._of_ties(self.share[:, None] * step)
         return met[:, 0], met[:, 1:]
+
+    def _of_ties(self, values: FloatArray) -> FloatArray:
+        """Return for each event the sum over the events at the same time."""
+        out: FloatArray = np.add.reduceat(values, self.start, axis=0)[self.tied]
+        return out
 
 
 def robust_variance(sets: RiskSets, variance: FloatArray) -> FloatArray:

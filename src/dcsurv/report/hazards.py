@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dcsurv import figures
+from dcsurv.calibration import Recalibrated
 from dcsurv.figures.cox import MOST_PANELS, MOST_ROWS
 from dcsurv.models import CoxPH
 from dcsurv.models.cox_summary import describe_test, p_text, ratio_text
@@ -14,11 +15,13 @@ from dcsurv.report.study import Study
 
 def hazard_ratios(study: Study) -> Section | None:
     """Hazard ratios of the model, or of its reference, if that is a Cox model; otherwise there is no such section."""
-    cox = next((one for one in (study.model, study.reference) if isinstance(one, CoxPH)), None)
+    candidates = {"the model": study.model, "the reference, CoxPH": study.reference}
+    # Maps change probabilities, not what the model inside says about the features.
+    inside = {whose: one.model if isinstance(one, Recalibrated) else one for whose, one in candidates.items()}
+    whose, cox = next(((whose, one) for whose, one in inside.items() if isinstance(one, CoxPH)), ("", None))
     if cox is None:
         return None
     section = Section("hazards", "Hazard ratios")
-    whose = "the model" if cox is study.model else "the reference, CoxPH"
     section.say(
         f"How the hazard, the risk of the event at any moment, changes with each feature in {whose}, the others being "
         "the same: 1 is no change, 2 twice the hazard. This describes the training patients; it does not say what an "

@@ -96,8 +96,8 @@ def write_report(
     ----------
     path : str or path-like
         The ``.html`` to write. Its figures also go to ``<stem>_figures/`` beside it, as SVG and PNG.
-    model : SurvivalEstimator
-        A fitted estimator of dcsurv.
+    model : SurvivalModel
+        A fitted model of dcsurv.
     X : DataFrame or array
         Features of patients that the model was not trained on.
     y : outcome
@@ -107,7 +107,7 @@ def write_report(
         report says what it used instead.
     y_train : outcome or None, default None
         Outcome of the same patients: for the censoring weights and the Kaplan-Meier comparison.
-    reference : SurvivalEstimator or None, default None
+    reference : SurvivalModel or None, default None
         A fitted model to compare with, usually :class:`dcsurv.CoxPH`.
     horizons : array-like or None, default None
         Times to look at, in the unit of ``y``; None: the quartiles of the event times.

@@ -33,7 +33,7 @@ check: $(VENV)/.development
 # The documentation into site/; warnings are errors. `scripts/gallery.py` redraws the pictures of the gallery.
 docs: $(VENV)/.development
 	rm -rf docs/generated site
-	$(BIN)/python -m sphinx -b html -W --keep-going -q -d build/doctrees docs site
+	$(BIN)/python -m sphinx -b html -E -W --keep-going -q -d build/doctrees docs site
 
 # Ratios against peers, one thread, nothing else running; writes benchmarks/results.json.
 bench: $(VENV)/.development

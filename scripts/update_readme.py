@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dcsurv.kinds import kinds as model_kinds
 from dcsurv.metrics import find_metric, list_metrics
 
 ROOT = Path(__file__).parents[1]
@@ -240,6 +241,16 @@ def authors_epochs() -> str:
     return _table(["cohort", "model", "authors' code", "ours", "times less"], rows)
 
 
+def kinds() -> str:
+    """Return the kinds of models, from their records."""
+    rows = []
+    for kind in model_kinds():
+        if kind.by_name:
+            names = ", ".join(f"`{name}`" for name in (kind.name, *kind.variants))
+            rows.append((f"`{kind.model.__name__}`", names, kind.meaning, "yes" if kind.is_member else ""))
+    return _table(["model", "name", "what it is", "can be a member of the ensemble"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "quality": quality,
     "bench": bench,
@@ -254,6 +265,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "authors-code": authors_code,
     "authors-variants": authors_variants,
     "authors-epochs": authors_epochs,
+    "kinds": kinds,
     "metrics": metrics,
     "conventions": conventions,
 }

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from dcsurv import kinds
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -30,6 +32,8 @@ def fitted_model(tmp_path_factory):
 @pytest.mark.parametrize("name", WITH_CODE)
 def test_blocks_run_and_print_what_is_shown(name, tmp_path, request, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
+    kinds.kinds()  # a model that a page registers is forgotten after it
+    monkeypatch.setattr(kinds, "_kinds", dict(kinds._kinds))
     page = PAGES[name]
     model = request.getfixturevalue("fitted_model") if doc_blocks.needs_model(page) else None
     doc_blocks.prepare(page, tmp_path, model)

@@ -49,9 +49,11 @@ OPEN: tuple[str, ...] = (
     "dcsurv.cohort",
     "dcsurv.experiments.tuning.result",
     "dcsurv.experiments.tuning.spaces",
+    "dcsurv.kinds",
     "dcsurv.models",
     "dcsurv.networks.encoder_decoder",
     "dcsurv.persistence",
+    "dcsurv.search_space",
 )
 
 
@@ -62,7 +64,7 @@ def listed() -> dict[str, str]:
         for block in re.findall(r"```\{eval-rst\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
             template = re.search(r":template: (\S+)", block)
             for name in re.findall(r"(?m)^   (dcsurv\.[\w.]+)$", block):
-                found[name] = "class.rst" if template is None else template[1]
+                found[name] = "autosummary/class.rst" if template is None else template[1]
     return found
 
 
@@ -102,11 +104,12 @@ def documented() -> dict[str, object]:
 
 def shown(thing: type, template: str) -> list[str]:
     """The methods of ours that a class has on its page."""
-    text = (API.parent / "_templates" / "autosummary" / template).read_text(encoding="utf-8")
+    text = (API.parent / "_templates" / template).read_text(encoding="utf-8")
     chosen = re.search(r":members: (\S.*)", text)
-    names = set(chosen[1].split(", ")) if chosen is not None else set(dir(thing))
-    if ":inherited-members:" not in text:
-        names &= set(vars(thing))
+    if chosen is not None:
+        names = set(chosen[1].split(", "))
+    else:
+        names = set(dir(thing) if ":inherited-members:" in text else vars(thing))
     methods = inspect.getmembers(thing, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
     return [n for n, one in methods if n in names and not n.startswith("_") and one.__module__.startswith("dcsurv")]
 
@@ -192,7 +195,7 @@ def problems(thing: object) -> list[str]:
         words, _, default = entry.type.partition(", default ")
         if not words:
             found.append(f"{parameter.name} has no type")
-        found += wrong_type(parameter.name, words, evaluated(thing, parameter.annotation))
+        found += wrong_type(parameter.name, words, evaluated(thing, parameter))
         found += wrong_default(thing, parameter, default)
     return found
 
@@ -207,15 +210,19 @@ def signature(thing: object) -> inspect.Signature:
     return inspect.signature(thing)
 
 
-def evaluated(thing: object, annotation: object) -> object:
+def evaluated(thing: object, parameter: inspect.Parameter) -> object:
     """The type that an annotation means; a name that is imported for type checkers only stands for itself."""
+    annotation = parameter.annotation
     if annotation is inspect.Parameter.empty:
         return typing.Any
     if isinstance(annotation, typing.ForwardRef):  # of a NamedTuple
         annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
         return annotation
-    names = vars(builtins) | vars(importlib.import_module(thing.__module__))
+    # A dataclass has fields from its bases, whose modules know what their annotations mean.
+    bases = thing.__mro__ if inspect.isclass(thing) else (thing,)
+    owner = next((one for one in bases if parameter.name in inspect.get_annotations(one)), thing)
+    names = vars(builtins) | vars(importlib.import_module(owner.__module__))
     missing = type("Missing", (dict,), {"__missing__": lambda self, name: type(name, (), {})})
     # A union of ArrayLike, itself a union of many, would not show that it was one.
     return eval(annotation.replace("npt.ArrayLike", "ArrayLike"), {}, missing(names | {"ArrayLike": ArrayLike}))

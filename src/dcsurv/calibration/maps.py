@@ -453,7 +453,18 @@ _BY_NAME: dict[str, type[RankPreservingMap] | type[HorizonMap]] = {"rank": RankP
 
 
 def make_maps(names: Sequence[str]) -> MapSequence:
-    """Return the maps of these names, unfitted, as one."""
+    """Return the maps of these names, unfitted, as one.
+
+    Parameters
+    ----------
+    names : sequence of str
+        ``"horizon"`` and ``"rank"``, in the order in which they are applied.
+
+    Returns
+    -------
+    MapSequence
+        The maps.
+    """
     if isinstance(names, str) or any(name not in _BY_NAME for name in names):
         raise ValueError(f"maps is {names!r}, but a sequence of names out of {sorted(_BY_NAME)} is expected.")
     return MapSequence([_BY_NAME[name]() for name in names])

@@ -651,6 +651,7 @@ def test_only_a_cox_model_has_hazard_ratios(metabric):
 # --- in a real browser -------------------------------------------------------------------------------------------
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
+GUARD = 600_000  # milliseconds after which a page that hangs is given up
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 
@@ -694,9 +695,17 @@ def browser():
 
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS, timeout=GUARD)
         yield chromium
         chromium.close()
+
+
+def opened(browser, path, **options):
+    """A page of the browser, which may take its time on a busy machine."""
+    page = browser.new_page(**options)
+    page.set_default_timeout(GUARD)
+    page.goto(path.as_uri())
+    return page
 
 
 @pytest.fixture(scope="module", params=["metabric", "nasty"])
@@ -709,6 +718,7 @@ def path(request):
 def test_the_page_is_whole(browser, path, width, scheme):
     across, down = WIDTHS[width]
     page = browser.new_page(viewport={"width": across, "height": down}, color_scheme=scheme)
+    page.set_default_timeout(GUARD)
     said, asked_for = [], []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -734,8 +744,7 @@ def test_the_page_is_whole(browser, path, width, scheme):
 
 
 def test_links_lead_to_their_sections(browser, path):
-    page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    page.goto(path.as_uri())
+    page = opened(browser, path, viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     for key in ("decisions", "tripod"):
         page.click(f"nav a[href='#{key}']")
         assert page.evaluate(f"document.getElementById('{key}').getBoundingClientRect().top") < 450
@@ -743,8 +752,7 @@ def test_links_lead_to_their_sections(browser, path):
 
 
 def test_the_page_prints(browser, path):
-    page = browser.new_page(color_scheme="dark")
-    page.goto(path.as_uri())
+    page = opened(browser, path, color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     # A4 without its margins: what does not fit across would be cut off on paper.

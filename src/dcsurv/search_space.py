@@ -30,7 +30,7 @@ class Float:
         Highest value.
     log : bool, default False
         Whether it is drawn on a log scale.
-    when : mapping, optional
+    when : mapping, default {}
         Values of other parameters, by name, with which this one counts; empty: it always does.
 
     Examples
@@ -49,11 +49,25 @@ class Float:
         _check_range(self)
 
     def suggest(self, trial: Any, name: str) -> float:
-        """Let an Optuna trial choose a value."""
+        """Let an Optuna trial choose a value.
+
+        Parameters
+        ----------
+        trial : optuna.Trial
+            The trial.
+        name : str
+            Name of the parameter.
+        """
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
     def holds(self, value: Any) -> bool:
-        """Whether a value lies in the range."""
+        """Whether a value lies in the range.
+
+        Parameters
+        ----------
+        value : object
+            The value.
+        """
         return is_number(value) and self.low <= value <= self.high
 
 
@@ -69,7 +83,7 @@ class Int:
         Highest value.
     log : bool, default False
         Whether it is drawn on a log scale.
-    when : mapping, optional
+    when : mapping, default {}
         Values of other parameters, by name, with which this one counts; empty: it always does.
 
     Examples
@@ -88,11 +102,25 @@ class Int:
         _check_range(self)
 
     def suggest(self, trial: Any, name: str) -> int:
-        """Let an Optuna trial choose a value."""
+        """Let an Optuna trial choose a value.
+
+        Parameters
+        ----------
+        trial : optuna.Trial
+            The trial.
+        name : str
+            Name of the parameter.
+        """
         return trial.suggest_int(name, self.low, self.high, log=self.log)
 
     def holds(self, value: Any) -> bool:
-        """Whether a value lies in the range."""
+        """Whether a value lies in the range.
+
+        Parameters
+        ----------
+        value : object
+            The value.
+        """
         return is_number(value) and value == int(value) and self.low <= value <= self.high
 
 
@@ -102,11 +130,11 @@ class Choice:
 
     Parameters
     ----------
-    options : sequence
+    options : tuple
         The values.
-    when : mapping, optional
+    when : mapping, default {}
         Values of other parameters, by name, with which this one counts; empty: it always does.
-    otherwise : object, optional
+    otherwise : object, default None
         What the parameter is set to where ``when`` does not hold; None leaves it as the estimator has it.
 
     Examples
@@ -129,11 +157,25 @@ class Choice:
             )
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """Let an Optuna trial choose a value."""
+        """Let an Optuna trial choose a value.
+
+        Parameters
+        ----------
+        trial : optuna.Trial
+            The trial.
+        name : str
+            Name of the parameter.
+        """
         return trial.suggest_categorical(name, self.options)
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is one of the options."""
+        """Whether a value is one of the options.
+
+        Parameters
+        ----------
+        value : object
+            The value.
+        """
         return any(value == option and isinstance(value, bool) == isinstance(option, bool) for option in self.options)
 
 

@@ -108,6 +108,19 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     # --- fitting ------------------------------------------------------------------------------------------
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Whether those of the members are among them, as ``estimator__NAME``; of the default members too.
+        """
+        out: dict[str, Any] = super().get_params(deep)
+        if deep and self.estimator is None:
+            out |= {f"estimator__{name}": value for name, value in default_member().get_params().items()}
+        return out
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``estimator__NAME`` sets one of the members, also of those by default.
 

@@ -272,8 +272,7 @@ def _on_cluster(tasks: Sequence[Task], client: Any) -> Iterator[TaskResult]:
 
 
 def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[TaskResult]:
-    from joblib.externals.loky.backend.reduction import dumps
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
+    from dcsurv.experiments.processes import TerminatedWorkerError, dumps
 
     if workers == 1:
         yield from map(execute, tasks)

@@ -200,9 +200,11 @@ class TrialStudy:
         losses = self._process_losses(trial) + 1 if cause == _PROCESS_ENDED else 0
         again = losses < _LOSSES
         told = {"state": "failed", "cause": cause if again else f"{cause}, {losses} times (out of memory, or killed)"}
+        study = self._storage.get_study_id_from_name(self.optuna.study_name)
+        identity = self._storage.get_trial_id_from_study_id_trial_number(study, trial.number)
         for key, value in {**({"lost": True} if again else {}), **told}.items():
-            self._storage.set_trial_user_attr(trial._trial_id, key, value)
-        self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)  # raises if another was faster
+            self._storage.set_trial_user_attr(identity, key, value)
+        self._storage.set_trial_state_values(identity, TrialState.FAIL)  # raises if another was faster
         if not again:
             return
         values = {**trial.system_attrs.get("fixed_params", {}), **trial.params}

@@ -63,7 +63,7 @@ def make_workers(evaluation: TrialRunner, workers: int, cluster: str | None) -> 
 
 def _processes(evaluation: TrialRunner, workers: int) -> Iterator[Workers]:
     """Yield one executor per process, so that a process that dies takes nothing but its own trial along."""
-    from joblib.externals.loky import ProcessPoolExecutor
+    from dcsurv.experiments.processes import ProcessPoolExecutor
 
     def start() -> Executor:
         threads = dict.fromkeys(

@@ -14,7 +14,7 @@ from torch.nn import functional
 import dcsurv
 from dcsurv.losses import discrete_likelihood, survival_from_logits
 from dcsurv.models import EncoderDecoderEstimator
-from dcsurv.models.heads import Head, HazardHead
+from dcsurv.models.heads import HazardHead, Head
 
 
 class MassHead:

@@ -1,4 +1,4 @@
-"""A recalibrated model says what it is: which model, which maps, fitted on whom, and how good it was before and after."""
+"""A recalibrated model says what it is: which model, which maps, fitted on whom, how good before and after."""
 
 from __future__ import annotations
 
@@ -101,8 +101,10 @@ def test_the_same_bits_come_back_from_a_file_also_after_two_recalibrations(
     twice.save(tmp_path / "model.safetensors")
     again = dcsurv.load(tmp_path / "model.safetensors")
     assert [one.fitted_on_.name for one in again.recalibrations] == ["first", "second"]
-    assert again.fitted_on_ == twice.fitted_on_ == FittedOn(
-        200, int(y["event"][800:1000].sum()), "second", "abc", twice.fitted_on_.date
+    assert (
+        again.fitted_on_
+        == twice.fitted_on_
+        == FittedOn(200, int(y["event"][800:1000].sum()), "second", "abc", twice.fitted_on_.date)
     )
     assert again.evaluation_ == json.loads(json.dumps(twice.evaluation_))
     assert isinstance(again.innermost, CalibratedEnsemble)

@@ -53,6 +53,7 @@ def model(study: Study) -> Section:
         section.say(
             f"Then its probabilities were refitted, with the {' and '.join(later.maps)} "
             f"map{'' if len(later.maps) == 1 else 's'}, to {later.fitted_on_}; nothing was trained anew."
+            + _before_and_after(later.evaluation_)
         )
     names = [str(name) for name in study.X.columns]
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
@@ -145,6 +146,20 @@ def fingerprint(X: pd.DataFrame, y: npt.NDArray[np.void]) -> str:
     digest.update(np.ascontiguousarray(y["time"]).tobytes())
     digest.update(np.ascontiguousarray(y["event"]).tobytes())
     return digest.hexdigest()
+
+
+def _before_and_after(evaluation: dict[str, Any] | None) -> str:
+    """Say how good the curves were on the patients of a recalibration, before it and, cross-fitted, after it."""
+    if evaluation is None or evaluation["after"] is None:
+        return ""
+    before, after = (
+        {row["metric"]: row["value"] for row in evaluation[when] if row["horizon"] is None}
+        for when in ("before", "after")
+    )
+    words = [
+        f"{name} {before[name]:.4f} before, {after[name]:.4f} after" for name in ("IBS", "DDC") if before.get(name)
+    ]
+    return f" On these patients, each mapped by maps fitted to the others: {'; '.join(words)}."
 
 
 def _settings(estimator: Any) -> dict[str, str]:

@@ -156,6 +156,11 @@ def make_study(
     for warning in heard:
         if issubclass(warning.category, UserWarning) and str(warning.message) not in remarks:
             remarks.append(str(warning.message))
+    if model.recalibrations and reference is not None and not reference.recalibrations:
+        remarks.append(
+            f"The model was recalibrated on {model.recalibrations[-1].fitted_on_}; {reference.display_name} was not, "
+            "so that their ranking can be compared, but not their calibration."
+        )
     km = kaplan_meier(outcome if train is None else train)
     baseline = SurvivalCurves(km.times, np.tile(km.values, (len(outcome), 1)), interpolation="step")
     _check_choices(more.get("patients"), more.get("subgroups"), frame)

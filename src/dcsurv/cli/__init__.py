@@ -1,6 +1,20 @@
 """The command line: parse, call, print."""
 
-from dcsurv.cli import data, demo, fitting, models, predicting, reproducing, tuning  # noqa: F401  (each adds its commands)
-from dcsurv.cli.app import app, main
+from dcsurv.cli import (  # noqa: F401  (each adds its commands)
+    data,
+    demo,
+    describing,
+    evaluating,
+    fitting,
+    predicting,
+    reporting,
+    reproducing,
+    tuning,
+)
+from dcsurv.cli.app import app, in_order, main
+
+in_order(
+    "demo", "check", "models", "tune", "fit", "predict", "evaluate", "recalibrate", "report", "info", "reproduce"
+)  # fmt: skip
 
 __all__ = ["app", "main"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from dcsurv import __version__
-from dcsurv.cli.shell import TERMINATED, Group, out
+from dcsurv.cli.groups import expand
+from dcsurv.cli.shell import TERMINATED, in_words, out
 
 _HELP = """Individual survival prediction: S(t|x) for every patient.
 
@@ -24,7 +26,6 @@ _EPILOG = (
 
 app = typer.Typer(
     name="dcsurv",
-    cls=Group,
     help=_HELP,
     epilog=_EPILOG,
     no_args_is_help=True,
@@ -32,6 +33,18 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command: its groups become options in panels, its errors end in words."""
+    app.command()(in_words(expand(function)))
+    return function
+
+
+def in_order(*names: str) -> None:
+    """Show the commands in the order in which they are used, whichever module was imported first."""
+    place = {name: position for position, name in enumerate(names)}
+    app.registered_commands.sort(key=lambda one: place[getattr(one.callback, "__name__", "")])
 
 
 def _version(asked: bool) -> None:

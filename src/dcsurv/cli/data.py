@@ -9,109 +9,74 @@ from typing import Any
 import typer
 
 from dcsurv.cli import options as o
-from dcsurv.cli.app import app
+from dcsurv.cli.app import command
+from dcsurv.cli.groups import OptionGroup, option_words
 from dcsurv.cli.shell import FAILED, Shell
 from dcsurv.cli.tables import show_cohort, show_findings
 from dcsurv.cli.words import option
-from dcsurv.cohort import (
-    Cohort,
-    Finding,
-    Horizon,
-    ModelCard,
-    check_cohort,
-    make_cohort,
-    parse_horizons,
-    read_table,
-)
+from dcsurv.cohort import Cohort, Finding, Horizon, ModelCard, check_cohort, make_cohort, parse_horizons, read_table
 from dcsurv.messages import plural, say
 
 
-@app.command()
+@command
 def check(
     data: o.DataFile,
-    time: o.Time,
-    event: o.Event,
-    event_value: o.EventValue = None,
-    start: o.Start = None,
-    date_format: o.DateFormat = None,
-    unit: o.UnitOption = None,
+    *,
+    outcome: o.OutcomeOptions,
+    features: o.FeatureOptions,
     horizons: o.Horizons = None,
-    categorical: o.Categorical = None,
-    numeric: o.Numeric = None,
-    drop: o.Drop = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = None,
-    encoding: o.Encoding = None,
-    sheet: o.Sheet = None,
-    as_json: o.AsJson = False,
+    reading: o.ReadingOptions,
+    shell: Shell,
 ) -> None:
     """Look at a table before anything is trained: what will hurt, and what to do about it.
 
     Finds duplicate rows, times of 0, columns that give the outcome away, constant and id-like columns, too few events,
     missing values and the last usable horizon. Ends with 1 if a model cannot be fitted.
     """
-    shell = Shell(as_json)
-    cohort = ask_cohort(
-        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
-        categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal, encoding=encoding,
-        sheet=sheet,
-    )  # fmt: skip
-    asked = parse_horizons(horizons, cohort.unit) if horizons else []
-    findings = check_cohort(cohort, asked)
+    cohort = ask_cohort(data, outcome, features, reading)
+    findings = check_cohort(cohort, parse_horizons(horizons, cohort.unit) if horizons else [])
     show_cohort(shell, cohort)
     shell.show()
     show_findings(shell, findings)
-    bad = [finding for finding in findings if finding.severity == "error"]
-    suspicious = [finding for finding in findings if finding.severity == "warning"]
     shell.show()
-    command = fit_command(
-        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
-        horizons=horizons, categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal,
-        encoding=encoding, sheet=sheet,
-    )  # fmt: skip
+    bad = sum(finding.severity == "error" for finding in findings)
+    suspicious = sum(finding.severity == "warning" for finding in findings)
     if bad:
-        shell.say(f"{plural(len(bad), 'error')} to repair before a model can be fitted.")
+        shell.say(f"{plural(bad, 'error')} to repair before a model can be fitted.")
     else:
-        what = plural(len(suspicious), "warning") + ". " if suspicious else "Nothing stands in the way. "
-        shell.say(f"{what}Next: {command}")
+        what = f"{plural(suspicious, 'warning')}." if suspicious else "Nothing stands in the way."
+        shell.say(f"{what} Next: {fit_command(data, outcome, features, reading, horizons=horizons)}")
     shell.result(describe(cohort, findings))
     if bad:
         raise typer.Exit(FAILED)
 
 
-def fit_command(data: Path, **options: object) -> str:
-    """Return the command line that fits a model to a table with the same options, those that were given."""
-    words = ["dcsurv", "fit", str(data)]
-    for name, value in options.items():
-        for one in value if isinstance(value, list) else [value]:
-            if one is not None:
-                words += [f"--{name.replace('_', '-')}", str(one)]
+def fit_command(data: Path, *groups: OptionGroup, **more: Any) -> str:
+    """Return the command line that fits a model to a table with the same options, all that were given.
+
+    Parameters
+    ----------
+    data
+        The table.
+    *groups
+        Groups of options of the present command that `fit` has as well.
+    **more
+        Other options, by name; None for those that were not given.
+    """
+    words = ["dcsurv", "fit", str(data), *(word for group in groups for word in group.given())]
+    for name, value in more.items():
+        words += option_words(f"--{name}", value)
     return shlex.join([*words, "-o", "model.safetensors"])
 
 
-def ask_cohort(
-    data: Path,
-    *,
-    time: str,
-    event: str,
-    event_value: list[str] | None,
-    start: str | None,
-    date_format: str | None,
-    unit: str | None,
-    categorical: list[str] | None,
-    numeric: list[str] | None,
-    drop: list[str] | None,
-    delimiter: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    sheet: str | None,
-) -> Cohort:
+def ask_cohort(data: Path, outcome: o.OutcomeOptions, features: o.FeatureOptions, reading: o.ReadingOptions) -> Cohort:
     """Read the cohort that the options of a command describe."""
-    table = read_table(data, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
+    table = read_table(data, **reading.as_parameters())
     columns = table.format.columns
     return make_cohort(
-        table, time=time, event=event, event_values=event_value or (), start=start, date_format=date_format, unit=unit,
-        categorical=o.names(categorical, columns), numeric=o.names(numeric, columns), drop=o.names(drop, columns),
+        table, time=outcome.time, event=outcome.event, event_values=outcome.event_value or (), start=outcome.start,
+        date_format=outcome.date_format, unit=outcome.unit, categorical=o.column_names(features.categorical, columns),
+        numeric=o.column_names(features.numeric, columns), drop=o.column_names(features.drop, columns),
     )  # fmt: skip
 
 

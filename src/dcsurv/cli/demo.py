@@ -7,79 +7,60 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from dcsurv.cli import options as o
-from dcsurv.cli.app import app
+from dcsurv.cli.app import command
 from dcsurv.cli.choices import build
-from dcsurv.cli.fitting import give_card, report_held_out, show_evaluation
+from dcsurv.cli.fitting import give_card, held_out_words
+from dcsurv.cli.reporting import report_held_out
 from dcsurv.cli.shell import Shell
-from dcsurv.cli.tables import add, plain_table, show_cohort, show_table
-from dcsurv.cohort import CohortError, Predictor, inspect_table, parse_horizons, read_cohort, write_predictions
+from dcsurv.cli.tables import add, plain_table, show_cohort, show_evaluation, show_table
+from dcsurv.cohort import (
+    Cohort,
+    CohortError,
+    ModelCard,
+    Predictor,
+    inspect_table,
+    parse_horizons,
+    read_cohort,
+    write_predictions,
+)
+from dcsurv.messages import plural
 from dcsurv.persistence import write_atomically
 
 _HORIZONS = "2y,5y,10y"
-_NAMES = ("metabric.csv", "new_patients.csv", "model.safetensors", "predictions.csv", "report.html")
+# The files that are written, with what they are.
+_TABLE, _NEWCOMERS, _MODEL, _PREDICTIONS, _REPORT = (
+    "metabric.csv", "new_patients.csv", "model.safetensors", "predictions.csv", "report.html",
+)  # fmt: skip
 
 
-@app.command()
+@command
 def demo(
+    *,
+    computing: o.ComputingOptions,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the files go; made if it is not there.")
+        Path, o.written_to("Where the files go; made if it is not there.", "FOLDER", show_default=True)
     ] = Path("dcsurv-demo"),
-    quick: o.Quick = False,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = None,
-    as_json: o.AsJson = False,
+    shell: Shell,
 ) -> None:
     """Show all of it on 1,904 women with breast cancer (METABRIC), in under two minutes.
 
     Fits the calibrated model to four fifths of them, evaluates it on the others beside CoxPH, and writes model,
     predictions and report.
     """
-    from dcsurv.cohort.evaluation import hold_out
-
-    shell = Shell(as_json)
     started = clock.monotonic()
     if output.exists() and not output.is_dir():
         raise CohortError(f"-o names {output}, which is a file. Name a folder.")
     output.mkdir(parents=True, exist_ok=True)
-    table, newcomers, model_file, predictions, page = (output / name for name in _NAMES)
-    write_atomically(table, _metabric().to_csv(index=False).encode())
-    cohort = read_cohort(table, time="days", event="died", unit="days")
-    horizons = parse_horizons(_HORIZONS, "days")
+    write_atomically(output / _TABLE, _metabric().to_csv(index=False).encode())
+    cohort = read_cohort(output / _TABLE, time="days", event="died", unit="days")
     show_cohort(shell, cohort)
     shell.show()
-    estimator = build(
-        "calibrated", settings_file=None, parameters={}, quick=quick, unit="days",
-        seed=seed, jobs=jobs or o.cores(),
-    )  # fmt: skip
-    bootstrap = 20 if quick else 200
-    with shell.steps() as step:
-        held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=bootstrap, progress=step)
-        words = f"fitted to {len(held.train):,} of {len(cohort):,} patients, the others held out"
-        card = give_card(held.model, cohort, horizons, words, held.evaluation)
-        held.model.save(model_file)
-        step("predicting the held-out patients")
-        write_atomically(newcomers, cohort.features.iloc[held.test].to_csv(index=False).encode())
-        predictor = Predictor(held.model, card, horizons, bands=0.9)
-        for _ in write_predictions(predictor, inspect_table(newcomers), predictions):
-            pass
-        step("writing the report")
-        report_held_out(page, held, cohort, horizons, bootstrap, seed)
-    show_evaluation(shell, card, type(held.model).__name__)
-    files = plain_table("file", "what it is")
-    for path, text in (
-        (page, "the report; open it in a browser"),
-        (model_file, "the model; dcsurv info says what is in it"),
-        (predictions, f"survival of {predictor.rows} held-out patients at {_HORIZONS.replace(',', ', ')}, with bands"),
-        (newcomers, "those patients, without their outcomes"),
-        (table, "all patients with their outcomes"),
-    ):
-        add(files, str(path), text)
-    show_table(shell, f"Written to {output}, in {clock.monotonic() - started:.0f} s", files)
-    shell.show()
-    if quick:
+    card, kind, predicted = _run(shell, output, cohort, computing)
+    show_evaluation(shell, card, kind)
+    _show_files(shell, output, predicted, clock.monotonic() - started)
+    if computing.quick:
         shell.say("With --quick the model is a small one, trained for a few epochs: a look, not a result.")
     shell.say("With your own table:")
     shell.say("  dcsurv check patients.csv --time days --event died")
@@ -88,11 +69,51 @@ def demo(
     shell.result(
         {
             "folder": str(output),
-            "files": {path.name: str(path) for path in (table, newcomers, model_file, predictions, page)},
+            "files": {name: str(output / name) for name in (_TABLE, _NEWCOMERS, _MODEL, _PREDICTIONS, _REPORT)},
             "evaluation": card.evaluation,
-            "quick": quick,
+            "quick": computing.quick,
         }
     )
+
+
+def _run(shell: Shell, output: Path, cohort: Cohort, computing: o.ComputingOptions) -> tuple[ModelCard, str, int]:
+    """Fit, evaluate, predict and report; return the model's card and kind, and how many patients were predicted."""
+    from dcsurv.cohort.evaluation import hold_out
+
+    horizons = parse_horizons(_HORIZONS, cohort.unit)
+    bootstrap = 20 if computing.quick else 200
+    estimator = build(
+        "calibrated", settings_file=None, parameters={}, quick=computing.quick, unit=cohort.unit, seed=computing.seed,
+        jobs=computing.workers,
+    )  # fmt: skip
+    with shell.steps() as step:
+        held = hold_out(estimator, cohort, horizons, seed=computing.seed, n_bootstrap=bootstrap, progress=step)
+        card = give_card(held.model, cohort, horizons, held_out_words(held, cohort), held.evaluation)
+        held.model.save(output / _MODEL)
+        step("predicting the held-out patients")
+        write_atomically(output / _NEWCOMERS, cohort.features.iloc[held.test].to_csv(index=False).encode())
+        predictor = Predictor(held.model, card, horizons, bands=0.9)
+        for _ in write_predictions(predictor, inspect_table(output / _NEWCOMERS), output / _PREDICTIONS):
+            pass
+        step("writing the report")
+        report_held_out(output / _REPORT, held, cohort, horizons, bootstrap, computing.seed)
+    return card, type(held.model).__name__, predictor.rows
+
+
+def _show_files(shell: Shell, output: Path, predicted: int, seconds: float) -> None:
+    """Show what was written."""
+    files = plain_table("file", "what it is")
+    times = _HORIZONS.replace(",", ", ")
+    for name, text in (
+        (_REPORT, "the report; open it in a browser"),
+        (_MODEL, "the model; dcsurv info says what is in it"),
+        (_PREDICTIONS, f"survival of {plural(predicted, 'held-out patient')} at {times}, with bands"),
+        (_NEWCOMERS, "those patients, without their outcomes"),
+        (_TABLE, "all patients with their outcomes"),
+    ):
+        add(files, str(output / name), text)
+    show_table(shell, f"Written to {output}, in {seconds:.0f} s", files)
+    shell.show()
 
 
 def _metabric() -> Any:

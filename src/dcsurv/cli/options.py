@@ -1,131 +1,144 @@
-"""Options that several commands have, described once."""
+"""The options of the commands: those that several have, described once, in groups where they belong together."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dcsurv.cli.groups import DescribedOption, OptionGroup, described
 from dcsurv.cohort.errors import CohortError
+
+# Panels of the help, in which options stand that belong to no group.
+TRAINING, EVALUATION, OUTPUT = "Training", "Evaluation", "Output"
 
 DataFile = Annotated[
     Path, typer.Argument(help="Table of patients, one row each: CSV, Parquet or Excel (.xlsx).", show_default=False)
 ]
 ModelFile = Annotated[Path, typer.Argument(help="Model file, as `dcsurv fit` writes it.", show_default=False)]
 
-Time = Annotated[
-    str,
-    typer.Option(
-        "--time", metavar="COLUMN", help="Column with the time to the event or to the last contact.", show_default=False
-    ),
-]
-Event = Annotated[
-    str,
-    typer.Option(
-        "--event", metavar="COLUMN", help="Column that says whether the event was observed.", show_default=False
-    ),
-]
-OtherTime = Annotated[
-    str | None,
-    typer.Option(
-        "--time", metavar="COLUMN", help="Time column, if it has another name than in training.", show_default=False
-    ),
-]
-OtherEvent = Annotated[
-    str | None,
-    typer.Option(
-        "--event", metavar="COLUMN", help="Event column, if it has another name than in training.", show_default=False
-    ),
-]
-EventValue = Annotated[
+_EventValue = Annotated[
     list[str] | None,
-    typer.Option(
+    described(
         "--event-value",
         metavar="VALUE",
         help="Value of the event column that means the event; all others count as censored. May be repeated. Default: "
         "guessed, and shown.",
-        show_default=False,
     ),
 ]
-Start = Annotated[
+_Start = Annotated[
     str | None,
-    typer.Option(
+    described(
         metavar="COLUMN",
         help="Column with each patient's start date; --time then names the date of the event or last contact.",
-        show_default=False,
     ),
 ]
-DateFormat = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FORMAT", help="How dates are written, such as %d/%m/%Y. Default: guessed.", show_default=False
-    ),
-]
-UnitOption = Annotated[
-    str | None,
-    typer.Option(
-        "--unit", metavar="UNIT", help="What times are measured in: days, weeks, months or years.", show_default=False
-    ),
-]
-Horizons = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LIST",
-        help="Times of interest, such as 1y,5y or 6m,30d (with --unit), or plain numbers in the unit of the file. "
-        "Default: round times near the quartiles of the event times.",
-        show_default=False,
-    ),
-]
-Categorical = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMNS", help="Columns to take as groups: a,b. May be repeated.", show_default=False),
-]
-Numeric = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMNS", help="Columns to take as numbers: a,b. May be repeated.", show_default=False),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMNS", help="Columns to leave out: a,b. May be repeated.", show_default=False),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(metavar="SIGN", help="What separates columns: , ; tab | space. Default: guessed.", show_default=False),
-]
-Decimal = Annotated[
-    str | None, typer.Option(metavar="SIGN", help="Decimal sign: . or , Default: guessed.", show_default=False)
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Encoding of the text, such as utf-8 or cp1252. Default: guessed.", show_default=False
-    ),
-]
-Sheet = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Sheet of an Excel workbook. Default: the first.", show_default=False)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
-Seed = Annotated[
-    int, typer.Option(metavar="N", help="Seed of everything random: the same seed gives the same result.", min=0)
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", help="Processes that train at the same time. Default: one per core.", min=1, show_default=False
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A parameter of the model, such as max_epochs=50. May be repeated.",
-        show_default=False,
-    ),
-]
+
+
+@dataclass(frozen=True)
+class OutcomeOptions(OptionGroup, panel="Outcome columns"):
+    """Where a table that is new to us keeps the outcome."""
+
+    time: Annotated[
+        str, described("--time", metavar="COLUMN", help="Column with the time to the event or to the last contact.")
+    ]
+    event: Annotated[
+        str, described("--event", metavar="COLUMN", help="Column that says whether the event was observed.")
+    ]
+    event_value: _EventValue = None
+    start: _Start = None
+    date_format: Annotated[
+        str | None, described(metavar="FORMAT", help="How dates are written, such as %d/%m/%Y. Default: guessed.")
+    ] = None
+    unit: Annotated[
+        str | None,
+        described("--unit", metavar="UNIT", help="What times are measured in: days, weeks, months or years."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class OtherOutcomeOptions(OptionGroup, panel="Outcome columns"):
+    """Where a table keeps the outcome, if that is not as in the table that the model was fitted to."""
+
+    time: Annotated[
+        str | None,
+        described("--time", metavar="COLUMN", help="Time column, if it has another name than in training."),
+    ] = None
+    event: Annotated[
+        str | None,
+        described("--event", metavar="COLUMN", help="Event column, if it has another name than in training."),
+    ] = None
+    event_value: _EventValue = None
+    start: _Start = None
+
+
+@dataclass(frozen=True)
+class FeatureOptions(OptionGroup, panel="Features"):
+    """What columns hold, where the guess is to be overruled."""
+
+    categorical: Annotated[
+        list[str] | None, described(metavar="COLUMNS", help="Columns to take as groups: a,b. May be repeated.")
+    ] = None
+    numeric: Annotated[
+        list[str] | None, described(metavar="COLUMNS", help="Columns to take as numbers: a,b. May be repeated.")
+    ] = None
+    drop: Annotated[
+        list[str] | None, described(metavar="COLUMNS", help="Columns to leave out: a,b. May be repeated.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ReadingOptions(OptionGroup, panel="Reading the file"):
+    """How a file is read, where the guess is to be overruled."""
+
+    delimiter: Annotated[
+        str | None, described(metavar="SIGN", help="What separates columns: , ; tab | space. Default: guessed.")
+    ] = None
+    decimal: Annotated[str | None, described(metavar="SIGN", help="Decimal sign: . or , Default: guessed.")] = None
+    encoding: Annotated[
+        str | None,
+        described(metavar="NAME", help="Encoding of the text, such as utf-8 or cp1252. Default: guessed."),
+    ] = None
+    sheet: Annotated[str | None, described(metavar="NAME", help="Sheet of an Excel workbook. Default: the first.")] = (
+        None
+    )
+
+    def as_parameters(self) -> dict[str, str | None]:
+        """Return them as parameters of the library's readers."""
+        return {
+            "delimiter": self.delimiter, "decimal": self.decimal, "encoding": self.encoding, "sheet": self.sheet,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ComputingOptions(OptionGroup, panel=TRAINING):
+    """How much is computed, and with which random numbers."""
+
+    quick: Annotated[
+        bool, described("--quick", help="A small model and few epochs: a look at the output, not a result.")
+    ] = False
+    seed: Annotated[
+        int,
+        described(
+            metavar="N",
+            help="Seed of everything random: the same seed gives the same result.",
+            min=0,
+            show_default=True,
+        ),
+    ] = 0
+    jobs: Annotated[
+        int | None, described(metavar="N", help="Processes that train at the same time. Default: one per core.", min=1)
+    ] = None
+
+    @property
+    def workers(self) -> int:
+        """How many processes train at the same time."""
+        return self.jobs or cores()
 
 
 def _resamples(number: int) -> int:
@@ -134,23 +147,110 @@ def _resamples(number: int) -> int:
     return number
 
 
-Resamples = Annotated[
+_Bootstrap = Annotated[
     int,
-    typer.Option(
-        "--bootstrap",
+    described(
         metavar="N",
         help="Resamples of the test patients behind each interval; 0: no intervals.",
         min=0,
         callback=_resamples,
+        show_default=True,
+    ),
+]
+Horizons = Annotated[
+    str | None,
+    described(
+        metavar="LIST",
+        help="Times of interest, such as 1y,5y or 6m,30d (with --unit), or plain numbers in the unit of the file. "
+        "Default: round times near the quartiles of the event times.",
+        panel=EVALUATION,
     ),
 ]
 
-Quick = Annotated[
-    bool, typer.Option("--quick", help="A small model and few epochs: a look at the output, not a result.")
+
+def horizons_like_model(panel: str | None = None) -> DescribedOption:
+    """Describe the option ``--horizons`` of a command for a model that has horizons of its own."""
+    return described(metavar="LIST", help="Times of interest, such as 1y,5y. Default: those of the model.", panel=panel)
+
+
+class EvaluateBy(StrEnum):
+    """How a model is evaluated."""
+
+    HOLDOUT = "holdout"
+    CV = "cv"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class FitEvaluationOptions(OptionGroup, panel=EVALUATION):
+    """How the model that `fit` makes is evaluated."""
+
+    horizons: Horizons = None
+    evaluate: Annotated[
+        EvaluateBy,
+        described(
+            help="On whom to evaluate: a fifth of the patients held out, everybody in turn (cross-validation), or "
+            "nobody.",
+            show_default=True,
+        ),
+    ] = EvaluateBy.HOLDOUT
+    folds: Annotated[int, described(metavar="N", help="Parts of --evaluate cv.", min=2, show_default=True)] = 5
+    refit: Annotated[
+        bool,
+        described(
+            "--refit/--no-refit",
+            help="Write a model fitted to all patients, or (with holdout) the evaluated one, fitted to four fifths.",
+            show_default=True,
+        ),
+    ] = True
+    bootstrap: _Bootstrap = 200
+
+    def check(self, report: Path | None) -> None:
+        """Refuse what does not go together."""
+        if self.evaluate is EvaluateBy.HOLDOUT:
+            return
+        if report is not None:
+            raise CohortError("--report needs held-out patients: use it with --evaluate holdout.")
+        if not self.refit:
+            raise CohortError(
+                "--no-refit keeps the model that was evaluated on held-out patients: use it with --evaluate holdout."
+            )
+
+
+@dataclass(frozen=True)
+class MeasuringOptions(OptionGroup, panel=EVALUATION):
+    """How a fitted model is measured."""
+
+    horizons: Annotated[str | None, horizons_like_model()] = None
+    bootstrap: _Bootstrap = 200
+    seed: Annotated[
+        int,
+        described(
+            metavar="N", help="Seed of the resamples: the same seed gives the same result.", min=0, show_default=True
+        ),
+    ] = 0
+
+
+Settings = Annotated[
+    list[str] | None,
+    described(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A parameter of the model, such as max_epochs=50. May be repeated.",
+        panel=TRAINING,
+    ),
+]
+Cluster = Annotated[
+    str | None, described(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786.", panel=TRAINING)
 ]
 
 
-def names(given: list[str] | None, columns: tuple[str, ...] | list[str] = ()) -> list[str]:
+def written_to(text: str, metavar: str = "FILE", **said: Any) -> DescribedOption:
+    """Describe the option ``-o`` of a command."""
+    return described("-o", "--output", metavar=metavar, help=text, panel=OUTPUT, **said)
+
+
+def column_names(given: list[str] | None, columns: tuple[str, ...] | list[str] = ()) -> list[str]:
     """Return the column names in repeated options, each possibly a list with commas; a name may hold a comma itself."""
     found: list[str] = []
     for text in given or []:
@@ -177,16 +277,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_output(path: Path, *sources: Path, suffixes: tuple[str, ...] = ()) -> Path:
+def check_output(path: Path, *sources: Path, suffixes: tuple[str, ...] = (), option: str = "-o") -> None:
     """Refuse an output that cannot be written, or is another file of the command, before hours are spent on it."""
     if path.is_dir():
-        raise CohortError(f"-o names the folder {path}. Name a file in it.")
+        raise CohortError(f"{option} names the folder {path}. Name a file in it.")
     if not path.parent.is_dir():
         raise CohortError(f"the folder {path.parent} does not exist. Create it first.")
     if any(path.exists() and source.exists() and path.samefile(source) for source in sources):
-        raise CohortError(f"-o names {path}, which is read here. Name another file.")
+        raise CohortError(f"{option} names {path}, which is read here. Name another file.")
     if any(path.resolve() == source.resolve() for source in sources):
         raise CohortError(f"{path} is named twice, for two things that would overwrite each other. Name two files.")
     if suffixes and path.suffix.lower() not in suffixes:
-        raise CohortError(f"-o names {path.name}, but a name that ends in {' or '.join(suffixes)} is expected.")
-    return path
+        raise CohortError(f"{option} names {path.name}, but a name that ends in {' or '.join(suffixes)} is expected.")

@@ -5,49 +5,56 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dcsurv.cli import options as o
-from dcsurv.cli.app import app
+from dcsurv.cli.app import command
 from dcsurv.cli.data import horizons_for
+from dcsurv.cli.groups import described
 from dcsurv.cli.shell import Shell, note
-from dcsurv.cohort import CohortError, ModelCard, Predictor, describe_time, inspect_table, write_predictions
+from dcsurv.cohort import (
+    CohortError,
+    Horizon,
+    ModelCard,
+    Predictor,
+    TableFormat,
+    describe_time,
+    inspect_table,
+    write_predictions,
+)
 from dcsurv.cohort.formats import clean_name
+from dcsurv.messages import plural
+
+_PREDICTIONS = "Predictions"
 
 
-@app.command()
+@command
 def predict(
     model: o.ModelFile,
     data: o.DataFile,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Predictions to write: .csv or .parquet.", show_default=False
-        ),
-    ],
-    horizons: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST", help="Times of interest, such as 1y,5y. Default: those of the model.", show_default=False
-        ),
-    ] = None,
+    *,
+    horizons: Annotated[str | None, o.horizons_like_model(_PREDICTIONS)] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(
+        described(
             metavar="COLUMNS",
             help="Columns to copy to the predictions, such as an identifier. May be repeated.",
-            show_default=False,
+            panel=_PREDICTIONS,
         ),
     ] = None,
     bands: Annotated[
-        bool, typer.Option("--bands/--no-bands", help="Add bands from the spread of an ensemble's members.")
+        bool,
+        described(
+            "--bands/--no-bands",
+            help="Add bands from the spread of an ensemble's members.",
+            show_default=True,
+            panel=_PREDICTIONS,
+        ),
     ] = True,
-    level: Annotated[float, typer.Option(help="Level of the bands.", min=0.01, max=0.99)] = 0.9,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = None,
-    encoding: o.Encoding = None,
-    sheet: o.Sheet = None,
-    as_json: o.AsJson = False,
+    level: Annotated[
+        float, described(help="Level of the bands.", min=0.01, max=0.99, show_default=True, panel=_PREDICTIONS)
+    ] = 0.9,
+    reading: o.ReadingOptions,
+    output: Annotated[Path, o.written_to("Predictions to write: .csv or .parquet.")],
+    shell: Shell,
 ) -> None:
     """Predict every patient of a table, also of one that is larger than memory.
 
@@ -59,40 +66,23 @@ def predict(
     """
     from dcsurv.persistence import load
 
-    shell = Shell(as_json)
     o.check_output(output, data, model, suffixes=(".csv", ".parquet"))
     fitted = load(model)
     card = ModelCard.of(fitted)
     chosen = horizons_for(card, horizons)
-    last = float(fitted.nodes[-1])
-    late = [horizon.label for horizon in chosen if horizon.time > last]
-    if late:
-        note(
-            f"{', '.join(late)} lies beyond the follow-up of the training patients ({describe_time(last, card.unit)}); "
-            "curves are held constant from there on, so survival is overstated."
-        )
-    form = inspect_table(data, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
-    kept = [clean_name(name) for name in o.names(keep, form.columns)]
-    has_bands = fitted.has_band
-    predictor = Predictor(fitted, card, chosen, kept, level if bands and has_bands else None)
+    _warn_of_late(chosen, float(fitted.nodes[-1]), card)
+    form = inspect_table(data, **reading.as_parameters())
+    kept = [clean_name(name) for name in o.column_names(keep, form.columns)]
+    predictor = Predictor(fitted, card, chosen, kept, level if bands and fitted.has_band else None)
     clash = [name for name in kept if name in predictor.names()]
     if clash:
         raise CohortError(f"--keep names {clash[0]!r}, which is also the name of a prediction. Rename it in the file.")
     with shell.counting("predicting") as count:
         for rows in write_predictions(predictor, form, output):
             count(rows)
-    for odd in predictor.odd.values():
-        note(odd.describe())
-    far = [f"{label} ({count:,} of {predictor.rows:,})" for label, count in predictor.beyond.items() if count]
-    if far:
-        note(
-            f"For some patients a horizon lies beyond what patients like them were followed in training: "
-            f"{', '.join(far)}. There the model goes by patients with other features; followed_to says from when on."
-        )
-    for text in form.notes:
-        note(text)
+    _note_what_was_odd(predictor, form)
     times = ", ".join(horizon.label for horizon in chosen)
-    shell.say(f"{output}: predictions for {predictor.rows:,} patients at {times}.")
+    shell.say(f"{output}: predictions for {plural(predictor.rows, 'patient')} at {times}.")
     shell.result(
         {
             "output": str(output),
@@ -108,3 +98,28 @@ def predict(
             ],
         }
     )
+
+
+def _warn_of_late(horizons: list[Horizon], last: float, card: ModelCard) -> None:
+    """Say which horizons lie beyond the follow-up of the training patients."""
+    late = [horizon.label for horizon in horizons if horizon.time > last]
+    if late:
+        lies, end = "lies" if len(late) == 1 else "lie", describe_time(last, card.unit)
+        note(
+            f"{', '.join(late)} {lies} beyond the follow-up of the training patients ({end}); "
+            "curves are held constant from there on, so survival is overstated."
+        )
+
+
+def _note_what_was_odd(predictor: Predictor, form: TableFormat) -> None:
+    """Say what the table held that the model did not expect, and for whom it predicts beyond its reach."""
+    for odd in predictor.odd.values():
+        note(odd.describe())
+    far = [f"{label} ({count:,} of {predictor.rows:,})" for label, count in predictor.beyond.items() if count]
+    if far:
+        note(
+            f"For some patients a horizon lies beyond what patients like them were followed in training: "
+            f"{', '.join(far)}. There the model goes by patients with other features; followed_to says from when on."
+        )
+    for text in form.notes:
+        note(text)

@@ -9,27 +9,45 @@ from typing import Annotated
 import typer
 
 from dcsurv.cli import options as o
-from dcsurv.cli.app import app
+from dcsurv.cli.app import command
+from dcsurv.cli.groups import described
 from dcsurv.cli.shell import FAILED, INTERRUPTED, WRONG_USE, Shell, fail, problem
 
+_WHAT = "What is run"
 
-@app.command()
+
+@command
 def reproduce(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for rows, tables and figures.")] = Path(
+    *,
+    protocol: Annotated[
+        str,
+        described(
+            help="'paper': the published protocol; 'repeated': fair comparison over splits.",
+            show_default=True,
+            panel=_WHAT,
+        ),
+    ] = "paper",
+    splits: Annotated[
+        int | None, described(metavar="N", help="Splits of the repeated protocol. Default: 20.", panel=_WHAT)
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, described(metavar="NAME", help="Only this cohort. May be repeated.", panel=_WHAT)
+    ] = None,
+    model: Annotated[
+        list[str] | None, described(metavar="NAME", help="Only this model. May be repeated.", panel=_WHAT)
+    ] = None,
+    quick: Annotated[
+        bool, described("--quick", help="A look in under three minutes; says what it leaves out.", panel=_WHAT)
+    ] = False,
+    workers: Annotated[
+        int | None,
+        described(metavar="N", help="Processes on this machine. Default: one per core.", panel=o.TRAINING),
+    ] = None,
+    cluster: o.Cluster = None,
+    output: Annotated[Path, o.written_to("Folder for rows, tables and figures.", "FOLDER", show_default=True)] = Path(
         "reproduction"
     ),
-    protocol: Annotated[
-        str, typer.Option(help="'paper': the published protocol; 'repeated': fair comparison over splits.")
-    ] = "paper",
-    splits: Annotated[int | None, typer.Option(help="Number of splits in the repeated protocol; default 20.")] = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="Only this cohort; may be repeated.")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes on this machine; default: one per core.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A look in under three minutes; says what it leaves out.")
-    ] = False,
-    as_json: o.AsJson = False,
+    shell: Shell,
 ) -> None:
     """Regenerate the paper's tables and figures, or compare models on repeated splits.
 
@@ -38,7 +56,6 @@ def reproduce(
     from dcsurv.experiments.plan import PlanError
     from dcsurv.experiments.reproduce import reproduce as make
 
-    shell = Shell(as_json)
     if workers is None:
         workers = 1 if cluster else o.cores()
     try:

@@ -10,14 +10,16 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
-from typer.core import TyperGroup
 
+from dcsurv.cli.groups import OptionGroup, described
 from dcsurv.cli.words import option
 from dcsurv.messages import InputError, say
 from dcsurv.plain import plain
@@ -29,18 +31,17 @@ out, err = Console(), Console(stderr=True)
 FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 DEBUG = "DCSURV_DEBUG"
-# The base of typer's errors about options, which is click's or typer's own, as the release has it.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-class Group(TyperGroup):
-    """The commands; errors of all of them end here, in words instead of a traceback."""
+def in_words(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose errors end in words instead of a traceback, and whose warnings are notes."""
 
-    def invoke(self, ctx: Any) -> Any:
+    @wraps(function)
+    def run(**given: Any) -> None:
         with _notes_from_warnings():
             try:
-                return super().invoke(ctx)
-            except (typer.Exit, typer.Abort, _UsageError, BrokenPipeError):
+                function(**given)
+            except (typer.Exit, typer.Abort, BrokenPipeError):
                 raise
             except KeyboardInterrupt:
                 fail("Stopped", "interrupted by Ctrl-C; nothing was left half-written.", INTERRUPTED)
@@ -48,6 +49,8 @@ class Group(TyperGroup):
                 if os.environ.get(DEBUG):
                     traceback.print_exc()
                 fail("Error", *explain(error))
+
+    return run
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -144,11 +147,11 @@ class StepLine:
             self._bar.update(self._task, description=self._text, total=1, completed=1)
 
 
-class Shell:
+@dataclass(frozen=True)
+class Shell(OptionGroup, panel="Output"):
     """Prints a command's results, for people or for machines."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
+    as_json: Annotated[bool, described("--json", help="Print the result as JSON, for machines.")] = False
 
     def show(self, what: RenderableType = "", **options: Any) -> None:
         """Print something for people."""

@@ -10,9 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dcsurv.cli.shell import Shell
+from dcsurv.cli.shell import Shell, note
 from dcsurv.cli.words import option
-from dcsurv.cohort import Cohort, Finding, Horizon, describe_time
+from dcsurv.cohort import Cohort, Finding, Horizon, ModelCard, describe_time
 from dcsurv.messages import plural, say
 
 _SHOWN_COLUMNS = 30
@@ -49,7 +49,7 @@ def show_cohort(shell: Shell, cohort: Cohort) -> None:
     )
     shell.say(f"  event  {cohort.outcome.event!r}: {cohort.outcome.coding.describe().say(option)}")
     if cohort.incomplete:
-        left_out = plural(cohort.incomplete, "row", "rows")
+        left_out = plural(cohort.incomplete, "row")
         shell.say(f"  {left_out} without a time or an event {'is' if cohort.incomplete == 1 else 'are'} left out")
     for text in cohort.notes:
         shell.say(f"  {say(text, option)}")
@@ -126,3 +126,21 @@ def _cell(row: dict[str, Any]) -> str:
     elif row.get("sd") is not None:
         text += f" ± {row['sd']:.3f}"
     return text
+
+
+def show_evaluation(shell: Shell, card: ModelCard, name: str) -> None:
+    """Show what was measured when a model was fitted."""
+    found = card.evaluation
+    if found is None:
+        shell.say("Not evaluated.")
+        return
+    columns = {name: found["metrics"]}
+    if found["reference"]:
+        columns[found["reference"]["model"]] = found["reference"]["metrics"]
+    whom = f"{plural(found['patients'], 'patient')} ({plural(found['events'], 'event')})"
+    show_metrics(shell, f"On {whom} not used for training", columns, card.horizons, card.unit)
+    intervals = any(row.get("lower") is not None for row in found["metrics"])
+    how = found["how"][:1].upper() + found["how"][1:]
+    shell.show(f"{how}. {'In brackets: 95 % bootstrap intervals.' if intervals else ''}", style="dim", markup=False)
+    for text in found["notes"]:
+        note(text)

@@ -2,102 +2,112 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dcsurv.cli import options as o
-from dcsurv.cli.app import app
+from dcsurv.cli.app import command
 from dcsurv.cli.choices import build
 from dcsurv.cli.data import ask_cohort, fit_command
 from dcsurv.cli.fitting import refuse
-from dcsurv.cli.shell import Shell, err, fail
+from dcsurv.cli.groups import OptionGroup, described
+from dcsurv.cli.shell import INTERRUPTED, Shell, err, fail
 from dcsurv.cli.tables import add, plain_table, show_cohort, show_table
 from dcsurv.cohort import Cohort, check_cohort, require_features
+from dcsurv.messages import plural
+
+_DEFAULT_MODEL = "dcs"
 
 
-@app.command()
-def tune(
-    data: o.DataFile,
-    time: o.Time,
-    event: o.Event,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Settings to write (.json), for fit --settings.", show_default=False
-        ),
-    ],
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="Whose settings; `dcsurv models` lists the names.",
-        ),
-    ] = "dcs",
-    trials: Annotated[int, typer.Option(metavar="N", help="Trials of the study in the end.", min=1)] = 50,
+@dataclass(frozen=True)
+class SearchOptions(OptionGroup, panel="Search"):
+    """How settings are searched."""
+
+    trials: Annotated[int, described(metavar="N", help="Trials of the study in the end.", min=1, show_default=True)] = (
+        50
+    )
     criterion: Annotated[
         str,
-        typer.Option(
-            metavar="METRIC", help="CDAUC, C-td, IBS or DDC; two of them with a comma for the best compromise."
+        described(
+            metavar="METRIC",
+            help="CDAUC, C-td, IBS or DDC; two of them with a comma for the best compromise.",
+            show_default=True,
         ),
-    ] = "CDAUC",
+    ] = "CDAUC"
     space: Annotated[
-        str, typer.Option(metavar="NAME", help="What is searched: 'default', or 'paper' for the published ranges.")
-    ] = "default",
-    folds: Annotated[int, typer.Option(metavar="N", help="Folds of the cross-validation.", min=2)] = 5,
+        str,
+        described(
+            metavar="NAME",
+            help="What is searched: 'default', or 'paper' for the published ranges.",
+            show_default=True,
+        ),
+    ] = "default"
+    folds: Annotated[int, described(metavar="N", help="Folds of the cross-validation.", min=2, show_default=True)] = 5
     all_patients: Annotated[
         bool,
-        typer.Option(
+        described(
             "--all",
             help="Search on all patients. Default: on the four fifths that `fit` with the same seed trains on, so "
             "that its held-out patients stay unseen.",
         ),
-    ] = False,
+    ] = False
     storage: Annotated[
         str | None,
-        typer.Option(
+        described(
             metavar="WHERE",
             help="File or postgresql:// address that keeps the study: a stopped search goes on there.",
-            show_default=False,
         ),
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786.", show_default=False)
-    ] = None,
+    ] = None
     timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Begin no more trials after this long.", min=1, show_default=False),
-    ] = None,
+        float | None, described(metavar="SECONDS", help="Begin no more trials after this long.", min=1)
+    ] = None
     trial_timeout: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS", help="Stop a trial that takes more computing time than this.", min=1, show_default=False
+        described(metavar="SECONDS", help="Stop a trial that takes more computing time than this.", min=1),
+    ] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """The file that keeps the study, if it is one."""
+        return [] if self.storage is None or "://" in self.storage else [Path(self.storage)]
+
+    @property
+    def metrics(self) -> str | list[str]:
+        """The criterion, or the two to be traded against each other."""
+        names = [name.strip() for name in self.criterion.split(",") if name.strip()]
+        return names[0] if len(names) == 1 else names
+
+
+@command
+def tune(
+    data: o.DataFile,
+    *,
+    outcome: o.OutcomeOptions,
+    features: o.FeatureOptions,
+    model: Annotated[
+        str,
+        described(
+            "--model",
+            metavar="NAME",
+            help="Whose settings; `dcsurv models` lists the names.",
+            show_default=True,
+            panel=o.TRAINING,
         ),
-    ] = None,
+    ] = _DEFAULT_MODEL,
+    set_: o.Settings = None,
+    computing: o.ComputingOptions,
+    cluster: o.Cluster = None,
+    search: SearchOptions,
+    reading: o.ReadingOptions,
+    output: Annotated[Path, o.written_to("Settings to write (.json), for fit --settings.")],
     figures: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Also draw the search: its history, what mattered, the settings.", show_default=False
+        described(
+            metavar="FOLDER", help="Also draw the search: its history, what mattered, the settings.", panel=o.OUTPUT
         ),
     ] = None,
-    quick: o.Quick = False,
-    set_: o.Settings = None,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = None,
-    event_value: o.EventValue = None,
-    start: o.Start = None,
-    date_format: o.DateFormat = None,
-    unit: o.UnitOption = None,
-    categorical: o.Categorical = None,
-    numeric: o.Numeric = None,
-    drop: o.Drop = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = None,
-    encoding: o.Encoding = None,
-    sheet: o.Sheet = None,
-    as_json: o.AsJson = False,
+    shell: Shell,
 ) -> None:
     """Search the settings of a model by cross-validation, and write the best ones to a file.
 
@@ -105,67 +115,78 @@ def tune(
     on.
     """
     from dcsurv.experiments.tuning import save_settings
-    from dcsurv.experiments.tuning import tune as search
 
-    shell = Shell(as_json)
-    folds, trials = (2, min(trials, 3)) if quick else (folds, trials)
-    kept = [] if storage is None or "://" in storage else [Path(storage)]
-    o.check_output(output, data, *kept, suffixes=(".json",))
-    cohort = ask_cohort(
-        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
-        categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal, encoding=encoding,
-        sheet=sheet,
-    )  # fmt: skip
+    o.check_output(output, data, *search.files, suffixes=(".json",))
+    cohort = ask_cohort(data, outcome, features, reading)
     show_cohort(shell, cohort)
     refuse(check_cohort(cohort))
     require_features(cohort)
-    part = cohort if all_patients else training_part(cohort, seed)
+    part = cohort if search.all_patients else training_part(cohort, computing.seed)
     estimator = build(
-        model, settings_file=None, parameters=o.settings(set_), unit=cohort.unit, seed=seed, jobs=1, quick=quick
-    )
-    metrics = [name.strip() for name in criterion.split(",") if name.strip()]
-    try:
-        found = search(
-            estimator, part.features, part.y, n_trials=trials, space=space,  # type: ignore[arg-type]
-            criterion=metrics[0] if len(metrics) == 1 else metrics, folds=folds, storage=storage,
-            workers=1 if cluster else jobs or o.cores(), cluster=cluster, timeout=timeout,
-            trial_timeout=trial_timeout, random_state=seed, progress=err.is_terminal,
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        more = "the same command goes on from there." if storage else "with --storage FILE a search can go on later."
-        fail("Stopped", f"no settings were written; {more}", 130)
-    best = found.best_params
+        model, settings_file=None, parameters=o.settings(set_), unit=cohort.unit, seed=computing.seed, jobs=1,
+        quick=computing.quick,
+    )  # fmt: skip
+    found = _search(estimator, part, search, computing, cluster)
     labels = dict(zip(found.criterion.labels, _as_tuple(found.best_value), strict=True))
-    words = "all patients" if all_patients else f"the part that fit --seed {seed} trains on"
-    tuned_on = {"file": cohort.name, "sha256": cohort.digest, "patients": len(part), "all": all_patients, "seed": seed}
+    tuned_on = {
+        "file": cohort.name, "sha256": cohort.digest, "patients": len(part), "all": search.all_patients,
+        "seed": computing.seed,
+    }  # fmt: skip
     counts = {str(state): int(number) for state, number in found.trials["state"].value_counts().items()}
     save_settings(
         output, found.best_estimator(), criterion=list(labels), value=found.best_value, trials=counts, tuned_on=tuned_on
     )
     drawn = [] if figures is None else found.save_figures(figures)
-    table = plain_table("setting", "value")
-    for name, value in best.items():
-        add(table, name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    show_table(shell, f"Best of {len(found.trials)} trials on {len(part):,} patients ({words})", table)
-    shell.show()
+    words = "all patients" if search.all_patients else f"the part that fit --seed {computing.seed} trains on"
+    _show_best(shell, found, f"on {plural(len(part), 'patient')} ({words})")
+    folds = _folds(search, computing)
     shell.say(", ".join(f"{name} {value:.4f}" for name, value in labels.items()) + f", mean over {folds} folds.")
-    command = fit_command(
-        data, time=time, event=event, event_value=event_value, start=start, date_format=date_format, unit=unit,
-        categorical=categorical, numeric=numeric, drop=drop, delimiter=delimiter, decimal=decimal, encoding=encoding,
-        sheet=sheet, seed=seed or None, settings=output, model=None if model in ("dcs", "calibrated") else model,
-    )  # fmt: skip
-    shell.say(f"{output}: {command}")
+    kept = None if model in (_DEFAULT_MODEL, "calibrated") else model  # which settings of DCS are for by default
+    shell.say(f"{output}: {fit_command(data, outcome, features, reading, computing, settings=output, model=kept)}")
     shell.result(
         {
             "settings": str(output),
             "figures": [str(path) for path in drawn],
-            "best": best,
+            "best": found.best_params,
             "value": labels,
             "trials": counts,
             "tuned_on": tuned_on,
             "data": cohort.to_dict(),
         }
     )
+
+
+def _search(
+    estimator: Any, part: Cohort, search: SearchOptions, computing: o.ComputingOptions, cluster: str | None
+) -> Any:
+    """Run the search; if it is stopped, say how it can go on."""
+    from dcsurv.experiments.tuning import tune as run
+
+    try:
+        return run(
+            estimator, part.features, part.y, n_trials=min(search.trials, 3) if computing.quick else search.trials,
+            space=search.space, criterion=search.metrics,  # type: ignore[arg-type]
+            folds=_folds(search, computing), storage=search.storage, workers=1 if cluster else computing.workers,
+            cluster=cluster, timeout=search.timeout, trial_timeout=search.trial_timeout,
+            random_state=computing.seed, progress=err.is_terminal,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        goes_on = "the same command goes on from there."
+        more = goes_on if search.storage else "with --storage FILE a search can go on later."
+        fail("Stopped", f"no settings were written; {more}", INTERRUPTED)
+
+
+def _folds(search: SearchOptions, computing: o.ComputingOptions) -> int:
+    return 2 if computing.quick else search.folds
+
+
+def _show_best(shell: Shell, found: Any, whom: str) -> None:
+    """Show the best settings."""
+    table = plain_table("setting", "value")
+    for name, value in found.best_params.items():
+        add(table, name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    show_table(shell, f"Best of {plural(len(found.trials), 'trial')} {whom}", table)
+    shell.show()
 
 
 def training_part(cohort: Cohort, seed: int) -> Cohort:

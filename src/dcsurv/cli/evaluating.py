@@ -1,0 +1,141 @@
+"""``dcsurv evaluate`` and ``recalibrate``: a model and patients with known outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from dcsurv.cli import options as o
+from dcsurv.cli.app import command
+from dcsurv.cli.data import horizons_for
+from dcsurv.cli.groups import described
+from dcsurv.cli.patients import read_patients
+from dcsurv.cli.shell import Shell, note
+from dcsurv.cli.tables import add, plain_table, show_metrics, show_table
+from dcsurv.cohort import CohortError, ModelCard, describe_time
+from dcsurv.messages import plural
+
+if TYPE_CHECKING:
+    from dcsurv.calibration import Recalibrated
+
+
+@command
+def evaluate(
+    model: o.ModelFile,
+    data: o.DataFile,
+    outcome: o.OtherOutcomeOptions,
+    measuring: o.MeasuringOptions,
+    reading: o.ReadingOptions,
+    shell: Shell,
+) -> None:
+    """Measure a model on patients with known outcomes that it was not fitted to."""
+    from dcsurv.cohort.evaluation import Evaluation, evaluate_curves
+    from dcsurv.follow_up import study_follow_up
+    from dcsurv.persistence import load
+
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    cohort = read_patients(shell, data, fitted, outcome, reading)
+    if used := card.seen(cohort.digest):
+        note(
+            f"This is the very file that the model was {used}: the numbers flatter it. What it can do on new "
+            "patients is in `dcsurv info`, or in an evaluation on other patients."
+        )
+    chosen = horizons_for(card, measuring.horizons)
+    measured = evaluate_curves(
+        cohort.y,
+        fitted.predict_survival_function(cohort.features),
+        None,
+        chosen,
+        follow_up=study_follow_up(cohort.features, cohort.y),
+        n_bootstrap=measuring.bootstrap,
+        seed=measuring.seed,
+        unit=card.unit,
+    )
+    notes = (*measured.unmeasured, *measured.notes)
+    how = f"all patients of {data.name}"
+    found = Evaluation(how, len(cohort), cohort.events, measured.table, None, notes).to_dict()
+    whom = f"{plural(len(cohort), 'patient')} ({plural(cohort.events, 'event')}) of {data.name}"
+    column = "value (95 % interval)" if measuring.bootstrap else "value"
+    show_metrics(shell, f"{fitted.display_name} on {whom}", {column: found["metrics"]}, chosen, card.unit)
+    for text in notes:
+        note(text)
+    shell.result({"model": str(model), "data": cohort.to_dict(), **found})
+
+
+@command
+def recalibrate(
+    model: o.ModelFile,
+    data: o.DataFile,
+    *,
+    outcome: o.OtherOutcomeOptions,
+    keep_ranking: Annotated[
+        bool,
+        described("--keep-ranking", help="Leave the order of the patients exactly as it was.", panel="Recalibration"),
+    ] = False,
+    reading: o.ReadingOptions,
+    output: Annotated[Path, o.written_to("Recalibrated model file to write.")],
+    shell: Shell,
+) -> None:
+    """Fit a model's probabilities to local patients, such as another hospital's; nothing is trained anew.
+
+    With few events the model stays close to what it was; with many it follows them.
+    """
+    from dcsurv.calibration import recalibrate as fit_map
+    from dcsurv.persistence import load
+
+    o.check_output(output, data, model)
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    cohort = read_patients(shell, data, fitted, outcome, reading)
+    if used := card.seen(cohort.digest):
+        note(f"This is the very file that the model was {used}; recalibrate with patients that it has not seen.")
+    if cohort.events == 0:
+        raise CohortError(
+            f"no event was observed in the {plural(len(cohort), 'patient')}: there is nothing to recalibrate with."
+        )
+    maps = ("rank",) if keep_ranking else ("horizon", "rank")
+    done = fit_map(fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest)
+    done.model.save(output)
+    _show_change(shell, done, card)
+    show_recalibration(shell, done.model, card)
+    shell.show()
+    shell.say(f"{output}: check it on patients that were not used here, with dcsurv evaluate {output} others.csv")
+    shell.result(
+        {
+            "model": str(output),
+            "fitted_on": asdict(done.model.fitted_on_),
+            "maps": list(maps),
+            "evaluation": done.model.evaluation_,
+            "observed_expected_before": done.ratio_before,
+            "observed_expected_after": done.ratio_after,
+        }
+    )
+
+
+def _show_change(shell: Shell, done: Any, card: ModelCard) -> None:
+    """Show what a recalibration did to the curves."""
+    table = plain_table(
+        "by", "mean change of survival", "observed / expected before", "after, same patients", right=(1, 2, 3),
+    )  # fmt: skip
+    rows = zip(done.horizons, done.mean_change, done.ratio_before, done.ratio_after, strict=True)
+    for t, change, before, after in rows:
+        add(table, describe_time(float(t), card.unit), f"{change:.3f}", f"{before:.2f}", f"{after:.2f}")
+    show_table(shell, f"Recalibrated on {done.model.fitted_on_}", table)
+
+
+def show_recalibration(shell: Shell, model: Recalibrated, card: ModelCard) -> None:
+    """Show how good the curves were before and after a recalibration, on the patients that it was fitted to."""
+    found = model.evaluation_
+    if found is None:
+        shell.say(f"Recalibrated on {model.fitted_on_}; how good it was then is not in the file.")
+        return
+    columns = {"before": found["before"]}
+    if found["after"] is not None:
+        columns["after"] = found["after"]
+    show_metrics(shell, f"On the {model.fitted_on_} of the recalibration", columns, card.horizons, card.unit)
+    if found["after"] is not None:
+        shell.show(
+            "After: each patient's curve was mapped by maps fitted to the other folds of these patients.", style="dim"
+        )

@@ -1,0 +1,129 @@
+"""``dcsurv report``: an HTML page about a model, and the one that comes with a fit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+from dcsurv.cli import options as o
+from dcsurv.cli.app import command
+from dcsurv.cli.data import horizons_for
+from dcsurv.cli.groups import described
+from dcsurv.cli.patients import read_patients
+from dcsurv.cli.shell import Shell, note
+from dcsurv.cohort import Cohort, CohortError, Horizon, ModelCard
+from dcsurv.messages import plural
+
+
+@command
+def report(
+    model: o.ModelFile,
+    data: o.DataFile,
+    *,
+    outcome: o.OtherOutcomeOptions,
+    measuring: o.MeasuringOptions,
+    train: Annotated[
+        Path | None,
+        described(
+            metavar="FILE",
+            help="The table that the model was fitted to: adds what needs it, and CoxPH for comparison.",
+            panel=o.EVALUATION,
+        ),
+    ] = None,
+    reading: o.ReadingOptions,
+    output: Annotated[Path, o.written_to("Report to write, .html.")],
+    subgroups: Annotated[
+        list[str] | None,
+        described(metavar="COLUMNS", help="Columns whose groups are reported on their own.", panel=o.OUTPUT),
+    ] = None,
+    patients: Annotated[
+        str | None,
+        described(
+            metavar="ROWS",
+            help="Draw the curves of these real patients, such as 1,5,9: rows of the file, from 1, as `predict` "
+            "counts them.",
+            panel=o.OUTPUT,
+        ),
+    ] = None,
+    title: Annotated[str | None, described(help="Title of the report.", panel=o.OUTPUT)] = None,
+    shell: Shell,
+) -> None:
+    """Write an HTML report about a model on patients that it was not fitted to, with figures as SVG and PNG."""
+    from dcsurv.models import CoxPH
+    from dcsurv.persistence import load
+
+    o.check_output(output, data, model, suffixes=(".html",))
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    cohort = read_patients(shell, data, fitted, outcome, reading)
+    chosen = _rows(patients, cohort)
+    if used := card.seen(cohort.digest):
+        note(f"This is the very file that the model was {used}: the report flatters it, and says so.")
+    before = None if train is None else read_patients(shell, train, fitted, outcome, reading)
+    with shell.steps() as step:
+        reference = None
+        if before is not None:
+            step("fitting CoxPH for comparison")
+            reference = CoxPH(time_unit=card.unit).fit(before.features, before.y)
+        step(f"writing {output}")
+        made = write_page(
+            output, fitted, cohort.features, cohort.y,
+            X_train=None if before is None else before.features, y_train=None if before is None else before.y,
+            reference=reference, horizons=_times(horizons_for(card, measuring.horizons)), unit=card.unit,
+            subgroups=o.column_names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
+            data_name=data.name, n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
+            same_cohort=False,
+        )  # fmt: skip
+    shell.say(f"{made.path}: the report, with {plural(len(made.figures), 'figure')} beside it.")
+    shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
+
+
+def report_held_out(path: Path, held: Any, cohort: Cohort, horizons: list[Horizon], bootstrap: int, seed: int) -> Any:
+    """Write the report of a model on the patients that were held out from it."""
+    return write_page(
+        path, held.model, cohort.features.iloc[held.test], cohort.y[held.test],
+        X_train=cohort.features.iloc[held.train], y_train=cohort.y[held.train], reference=held.reference,
+        horizons=_times(horizons), unit=cohort.unit, data_name=cohort.name, n_bootstrap=bootstrap, random_state=seed,
+    )  # fmt: skip
+
+
+def write_page(path: Path, *arguments: Any, **options: Any) -> Any:
+    """Write a report; if that fails, no folder with some of its figures stays behind."""
+    from dcsurv.report import write_report
+
+    figures = path.with_name(f"{path.stem}_figures")
+    there_before = figures.exists()
+    try:
+        return write_report(path, *arguments, **options)
+    except BaseException:
+        if not there_before:
+            shutil.rmtree(figures, ignore_errors=True)
+        raise
+
+
+def _times(horizons: list[Horizon]) -> list[float]:
+    return [horizon.time for horizon in horizons]
+
+
+def _rows(text: str | None, cohort: Cohort) -> dict[str, int] | None:
+    """Return patients, by what to call them, of a list of rows of the file that counts from 1."""
+    from dcsurv.report.study import MOST_PATIENTS_DRAWN
+
+    if text is None:
+        return None
+    try:
+        asked = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise CohortError(f"--patients is {text!r}, but row numbers such as 1,5,9 are expected.") from None
+    if len(set(asked)) < len(asked) or len(asked) > MOST_PATIENTS_DRAWN:
+        raise CohortError(f"--patients is {text!r}, but at most {MOST_PATIENTS_DRAWN} different rows are expected.")
+    total = len(cohort) + cohort.incomplete
+    rows = range(1, total + 1) if cohort.rows is None else cohort.rows.tolist()
+    place = {row: position for position, row in enumerate(rows)}
+    for row in asked:
+        if not 1 <= row <= total:
+            raise CohortError(f"--patients names row {row}, which is not there; there are 1 to {total}.")
+        if row not in place:
+            raise CohortError(f"--patients names row {row}, which has no time or no event. Choose another row.")
+    return {f"patient in row {row}": place[row] for row in asked}

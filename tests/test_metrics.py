@@ -243,6 +243,16 @@ def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():
     assert table.equals(again)
 
 
+def test_numbers_of_numpy_are_numbers():
+    y, curves = random_cohort(1, n=100)
+    options = {"metrics": ["C-td", "ICI"], "random_state": np.int64(3)}
+    table = evaluate(y, curves, n_bootstrap=np.int64(10), horizons=np.float32(2), **options)
+    assert table.equals(evaluate(y, curves, n_bootstrap=10, horizons=[2.0], **options))
+    for wrong in (1, 2.0, True, -5, "10"):
+        with pytest.raises(ValueError, match="0 or a whole number of at least 2"):
+            evaluate(y, curves, n_bootstrap=wrong)
+
+
 def test_compare_pairs_the_resamples():
     y, curves = random_cohort(2, n=300)
     noise = np.random.default_rng(0).permutation(len(y))

@@ -58,7 +58,7 @@ class CensoringModel:
     y_train
         Outcome whose one censoring curve is taken for all; None: that of the cohort.
     weights
-        ``"before"`` weighs an event at z by 1/G(z-), the probability of having been able to see it; ``"at"`` by
+        ``"before"`` weights an event at z by 1/G(z-), the probability of having been able to see it; ``"at"`` by
         1/G(z), as scikit-survival does. They differ where events and censorings share a time.
     follow_up
         Groups of the cohort's patients, in their original order, each with its own censoring curve; ``y_train`` is not

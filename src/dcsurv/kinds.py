@@ -33,17 +33,17 @@ class ModelKind:
         Its class; the name of the class is the kind in model files.
     meaning : str
         One line for people who choose.
-    space : mapping or callable, optional
+    space : dict, callable or None, default None
         What a search tries by default: a space, or a function of (estimator, y) that returns one.
-    paper_space : mapping or callable, optional
+    paper_space : dict, callable or None, default None
         What the paper searched.
-    quick : mapping, optional
+    quick : mapping, default {}
         Parameters that make it small and quick, for a look at the output.
     is_member : bool, default False
         Whether an ensemble can be made of it.
     has_grid : bool, default False
         Whether it has one output per interval of a time grid, so that every interval needs events.
-    variants : mapping, optional
+    variants : mapping, default {}
         Other names for it with parameters set, such as ``{"dcs-log": {"spacing": "log"}}``.
     wraps : bool, default False
         Whether it is made of members: ``NAME-MEMBER`` then makes one of them.
@@ -76,6 +76,16 @@ _kinds: dict[str, ModelKind] = {}
 def register(kind: ModelKind) -> ModelKind:
     """Make a kind of model known to files, ensembles, tuning and the command line.
 
+    Parameters
+    ----------
+    kind : ModelKind
+        Its record.
+
+    Returns
+    -------
+    ModelKind
+        The record.
+
     Raises
     ------
     ValueError
@@ -98,13 +108,29 @@ def register(kind: ModelKind) -> ModelKind:
 
 
 def kinds() -> list[ModelKind]:
-    """Return all kinds of models, those of installed extensions among them."""
+    """Return all kinds of models, those of installed extensions among them.
+
+    Returns
+    -------
+    list of ModelKind
+        In the order in which they were registered.
+    """
     _import_all()
     return list(_kinds.values())
 
 
 def kind_named(name: str) -> ModelKind:
     """Return the kind of a name or of one of its variants, in capitals or not.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``coxph`` or ``dcs-log``.
+
+    Returns
+    -------
+    ModelKind
+        Its record.
 
     Raises
     ------
@@ -123,6 +149,11 @@ def make_model(name: str) -> Any:
         Name of a kind or of one of its variants, in capitals or not; with ``calibrated-`` before it, a calibrated
         ensemble of such members.
 
+    Returns
+    -------
+    SurvivalEstimator
+        The model.
+
     Examples
     --------
     >>> from dcsurv.kinds import make_model
@@ -134,7 +165,18 @@ def make_model(name: str) -> Any:
 
 
 def kind_of(model: Any) -> ModelKind | None:
-    """Return the kind of an estimator or a class; None if it is not registered."""
+    """Return the kind of an estimator or a class.
+
+    Parameters
+    ----------
+    model : estimator or type
+        A model or its class.
+
+    Returns
+    -------
+    ModelKind or None
+        Its record; None if it is not registered.
+    """
     asked = model if isinstance(model, type) else type(model)
     _import_all()
     return next((kind for kind in _kinds.values() if kind.model is asked), None)

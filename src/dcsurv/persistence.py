@@ -97,6 +97,16 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a model file and return the fitted model in it.
 
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    SurvivalModel
+        The model, ready to predict.
+
     Raises
     ------
     ModelFileError
@@ -129,7 +139,20 @@ def from_saved(header: Header, arrays: Arrays) -> Any:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Header, Arrays]:
-    """Return the checked header and arrays of a model file without building a model."""
+    """Return what is in a model file, checked, without building a model.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    header : dict
+        Plain data: kind, parameters, features, versions, and what else the model keeps.
+    arrays : dict
+        Arrays by name.
+    """
     from safetensors import SafetensorError, safe_open
     from safetensors.numpy import load as from_bytes
 

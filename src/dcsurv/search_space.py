@@ -53,10 +53,15 @@ class Float:
 
         Parameters
         ----------
-        trial : optuna.Trial
-            The trial.
+        trial : Trial
+            Optuna's.
         name : str
-            Name of the parameter.
+            Of the parameter.
+
+        Returns
+        -------
+        float
+            The value.
         """
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
@@ -66,7 +71,12 @@ class Float:
         Parameters
         ----------
         value : object
-            The value.
+            Any value.
+
+        Returns
+        -------
+        bool
+            False for what is no number.
         """
         return is_number(value) and self.low <= value <= self.high
 
@@ -106,10 +116,15 @@ class Int:
 
         Parameters
         ----------
-        trial : optuna.Trial
-            The trial.
+        trial : Trial
+            Optuna's.
         name : str
-            Name of the parameter.
+            Of the parameter.
+
+        Returns
+        -------
+        int
+            The value.
         """
         return trial.suggest_int(name, self.low, self.high, log=self.log)
 
@@ -119,7 +134,12 @@ class Int:
         Parameters
         ----------
         value : object
-            The value.
+            Any value.
+
+        Returns
+        -------
+        bool
+            False for what is no number.
         """
         return is_number(value) and value == int(value) and self.low <= value <= self.high
 
@@ -161,10 +181,15 @@ class Choice:
 
         Parameters
         ----------
-        trial : optuna.Trial
-            The trial.
+        trial : Trial
+            Optuna's.
         name : str
-            Name of the parameter.
+            Of the parameter.
+
+        Returns
+        -------
+        object
+            The value.
         """
         return trial.suggest_categorical(name, self.options)
 
@@ -174,7 +199,12 @@ class Choice:
         Parameters
         ----------
         value : object
-            The value.
+            Any value.
+
+        Returns
+        -------
+        bool
+            1 and True are different options.
         """
         return any(value == option and isinstance(value, bool) == isinstance(option, bool) for option in self.options)
 

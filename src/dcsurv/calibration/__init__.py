@@ -1,15 +1,11 @@
 """Recalibration maps, the cross-fitted ensemble that uses them, and recalibration for another cohort."""
 
 from dcsurv.calibration.ensemble import CalibratedEnsemble, default_member
+from dcsurv.calibration.horizon_map import HorizonMap
 from dcsurv.calibration.local import Recalibration, recalibrate
-from dcsurv.calibration.maps import (
-    HorizonMap,
-    MapSequence,
-    RankPreservingMap,
-    RecalibrationMap,
-    make_maps,
-    map_from_state,
-)
+from dcsurv.calibration.map_base import RecalibrationMap
+from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
+from dcsurv.calibration.rank_map import RankPreservingMap
 from dcsurv.calibration.recalibrated import FittedOn, Recalibrated
 from dcsurv.models import Band
 

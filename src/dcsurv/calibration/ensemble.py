@@ -14,8 +14,8 @@ from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
 from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, kind_of, kinds, register
-from dcsurv.models import DCS, SurvivalEstimator
-from dcsurv.models.base import CurveParts, Features
+from dcsurv.models import DCS, CurveParts, SurvivalEstimator
+from dcsurv.models.base import Features
 from dcsurv.models.baseline import thinned
 from dcsurv.models.grid_model import GridEstimator, nodes_for
 from dcsurv.models.network import as_random_state
@@ -95,6 +95,16 @@ class CalibratedEnsemble(SurvivalEstimator):
     -----
     Curves live on the union of the members' nodes, where averaging linear or step curves loses nothing; above 2048
     nodes, evenly chosen ones are kept.
+
+    Examples
+    --------
+    >>> from dcsurv import CalibratedEnsemble
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = CalibratedEnsemble(n_members=2, seeds_per_member=1, random_state=0)
+    >>> model = model.set_params(estimator__max_epochs=5).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
     estimator: Any = None

@@ -50,6 +50,18 @@ class Recalibration:
     after : DataFrame or None
         The same after recalibration, honestly: each patient's curve was mapped by maps fitted to the patients of
         other folds. None where there are too few events for folds.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, recalibrate
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 600)
+    >>> model = CoxPH().fit(cohort.X[:300], cohort.y[:300])
+    >>> y = cohort.y[300:].copy()
+    >>> y["time"] /= 2  # a hospital with worse outcomes
+    >>> result = recalibrate(model, cohort.X[300:], y)
+    >>> bool((result.ratio_before > 1.3).all()), bool((result.ratio_after < result.ratio_before).all())
+    (True, True)
     """
 
     model: Recalibrated
@@ -95,7 +107,7 @@ def recalibrate(
         A fitted model or ensemble. It is not changed.
     X_local : DataFrame or array-like
         Features of patients that the model was not trained on.
-    y_local : array-like
+    y_local : outcome
         Their outcomes; see :func:`dcsurv.make_outcome`.
     maps : sequence of str, default ("horizon", "rank")
         Names of the maps; see :class:`CalibratedEnsemble`. ``("rank",)`` leaves every ranking exactly as it was.
@@ -116,7 +128,7 @@ def recalibrate(
     >>> X, y = load_metabric()
     >>> model = dcsurv.CoxPH().fit(X[:1000], y[:1000])
     >>> dcsurv.recalibrate(model, X[1000:], y[1000:], name="hospital B").patients
-    903
+    904
     """
     moved = Recalibrated(model, maps, name).fit(X_local, y_local)
     moved.fitted_on_ = replace(moved.fitted_on_, digest=digest)

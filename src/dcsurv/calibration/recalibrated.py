@@ -92,7 +92,7 @@ class Recalibrated(SurvivalModel):
     >>> model = dcsurv.CoxPH().fit(X[:1000], y[:1000])
     >>> local = dcsurv.Recalibrated(model, maps=("rank",), fitted_on="hospital B").fit(X[1000:], y[1000:])
     >>> local.fitted_on_.patients
-    903
+    904
     """
 
     model: Any
@@ -108,9 +108,9 @@ class Recalibrated(SurvivalModel):
         ----------
         X : DataFrame or array-like
             Features of patients that the model was not trained on.
-        y : array-like
+        y : outcome
             Their outcomes; see :func:`dcsurv.make_outcome`.
-        sample_weight : array-like, optional
+        sample_weight : array-like or None, default None
             One non-negative weight per patient.
         """
         if not isinstance(self.model, SurvivalModel):

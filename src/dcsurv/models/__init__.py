@@ -1,9 +1,10 @@
 """The models, as scikit-learn estimators, and what a model of one's own is built from."""
 
 from dcsurv.models.bands import Band
-from dcsurv.models.base import CurveParts, SurvivalModel
+from dcsurv.models.base import SurvivalModel
 from dcsurv.models.coxph import CoxPH
 from dcsurv.models.coxtime import CoxTime
+from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.dcs import DCS
 from dcsurv.models.deepsurv import DeepSurv
 from dcsurv.models.drsa import DRSA

@@ -14,7 +14,29 @@ _EDGE = 1e-12
 
 
 class Band(NamedTuple):
-    """Survival of each patient with a band around it: ``times`` (T,), the others (n, T)."""
+    """Survival of each patient with a band around it.
+
+    Attributes
+    ----------
+    times : array of shape (T,)
+        The times.
+    lower : array of shape (n, T)
+        Lower end of the band.
+    survival : array of shape (n, T)
+        Survival.
+    upper : array of shape (n, T)
+        Upper end of the band.
+
+    Examples
+    --------
+    >>> from dcsurv import CalibratedEnsemble, CoxPH
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 200)
+    >>> model = CalibratedEnsemble(estimator=CoxPH(), n_members=2).fit(cohort.X, cohort.y)
+    >>> band = model.predict_band(cohort.X[:5], [1.0, 5.0])
+    >>> band.survival.shape, bool((band.lower <= band.upper).all())
+    ((5, 2), True)
+    """
 
     times: FloatArray
     lower: FloatArray

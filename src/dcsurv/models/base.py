@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from os import PathLike
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dcsurv.curves import Interpolation, SurvivalCurves, Transform
+from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.bands import Band, band_around, log_hazard
+from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.documentation import document_parameters
 from dcsurv.persistence import Arrays, Header, save
 from dcsurv.target import FloatArray
@@ -25,19 +26,6 @@ Features: TypeAlias = npt.NDArray[np.float32]
 
 # Chunks of prediction are cut so that a chunk's intermediate results hold about this many numbers (64 MB).
 _CHUNK_NUMBERS = 16_000_000
-
-
-class CurveParts(NamedTuple):
-    """What a chunk's curves are made of: times (T,), survival (n, T), and how to read between and after it."""
-
-    times: FloatArray
-    survival: npt.NDArray[Any]
-    interpolation: Interpolation
-    transform: Transform | None = None
-
-    def curves(self) -> SurvivalCurves:
-        """Put them together."""
-        return SurvivalCurves(self.times, self.survival, interpolation=self.interpolation, transform=self.transform)
 
 
 class SurvivalModel(BaseEstimator):  # type: ignore[misc]
@@ -51,6 +39,13 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
     follow_up_ : FollowUp or None
         How long the training patients could be followed and which features decide it; None for a model from a file of
         version 0.1.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH
+    >>> from dcsurv.models import SurvivalModel
+    >>> isinstance(CoxPH(), SurvivalModel)
+    True
     """
 
     follow_up_: FollowUp | None
@@ -71,26 +66,78 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def check_features(self, X: Any) -> Any:
-        """Return the features of a fitted model, found by name in a DataFrame, checked and not yet encoded."""
+        """Return the features of a fitted model, found by name in a DataFrame, checked and not yet encoded.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features.
+
+        Returns
+        -------
+        DataFrame or array
+            The columns that the model was fitted with.
+        """
 
     @abstractmethod
     def encode(self, features: Any) -> Features:
-        """Return checked features as the numbers that the model computes with."""
+        """Return checked features as the numbers that the model computes with.
+
+        Parameters
+        ----------
+        features : DataFrame or array
+            What :meth:`check_features` returned, or some rows of it.
+
+        Returns
+        -------
+        array of shape (n, columns)
+            Of single precision.
+        """
 
     @abstractmethod
     def curve_parts(self, prepared: Features) -> CurveParts:
-        """Return what the curves of a chunk of patients are made of."""
+        """Return what the curves of a chunk of patients are made of.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        CurveParts
+            Nodes, survival and how to read it.
+        """
 
     @abstractmethod
     def to_saved(self) -> tuple[Header, Arrays]:
-        """Return the whole fitted model for its file: plain data, and arrays."""
+        """Return the whole fitted model for its file.
+
+        Returns
+        -------
+        header : dict
+            Plain data.
+        arrays : dict
+            Arrays by name.
+        """
 
     def numbers_per_row(self) -> int:
         """Return how many numbers a prediction holds in memory for each patient."""
         return 4 * len(self.nodes)
 
     def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
-        """Yield the curves of each member, if there are several; see :meth:`predict_band`."""
+        """Yield the curves of each member, if there are several; see :meth:`predict_band`.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Yields
+        ------
+        SurvivalCurves
+            Those of one member.
+        """
         return iter(())
 
     @property
@@ -114,7 +161,13 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         return []
 
     def before_recalibration(self) -> SurvivalModel | None:
-        """Return the model as it was before its latest recalibration; None if it was never recalibrated."""
+        """Return the model as it was before its latest recalibration.
+
+        Returns
+        -------
+        SurvivalModel or None
+            None if it was never recalibrated.
+        """
         return None
 
     # --- predicting ---------------------------------------------------------------------------------------
@@ -126,12 +179,28 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         ----------
         X : DataFrame or array-like
             Features; in a DataFrame columns are found by name, in any order.
+
+        Returns
+        -------
+        array of shape (n, columns)
+            Of single precision.
         """
         check_is_fitted(self)
         return self.encode(self.check_features(X))
 
     def curves_of(self, prepared: Features) -> SurvivalCurves:
-        """Return the curves of patients whose features are prepared; see :meth:`prepare`."""
+        """Return the curves of patients whose features are prepared; see :meth:`prepare`.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        SurvivalCurves
+            One curve per patient.
+        """
         return self.curve_parts(prepared).curves()
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
@@ -141,9 +210,9 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         ----------
         X : DataFrame or array-like
             Features. In a DataFrame columns are found by name, in any order; others are not used, with a warning.
-        times : array-like, optional
-            Strictly ascending times to predict for; default: the model's own nodes. Beyond the last node curves
-            are held constant, with a warning.
+        times : array-like or None, default None
+            Strictly ascending times to predict for; None: the model's own nodes. Beyond the last node curves are held
+            constant, with a warning.
 
         Returns
         -------
@@ -184,30 +253,40 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         return curves
 
     def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
-        """Predict the cumulative hazard -log S, (n, T).
+        """Predict the cumulative hazard, -log S.
 
         Parameters
         ----------
         X : DataFrame or array-like
             Features, as in :meth:`predict_survival_function`.
-        times : array-like, optional
-            Strictly ascending times to predict for; default: the model's own nodes.
+        times : array-like or None, default None
+            Strictly ascending times to predict for; None: the model's own nodes.
+
+        Returns
+        -------
+        array of shape (n, T)
+            One row per patient.
         """
         curves = self.predict_survival_function(X, times)
         return curves.cumulative_hazard(curves.times)
 
     def predict(self, X: Any) -> FloatArray:
-        """Predict a risk score, (n,), higher for worse: minus the mean survival time up to the last node.
+        """Predict a risk score: minus the mean survival time up to the last node.
 
         Parameters
         ----------
         X : DataFrame or array-like
             Features, as in :meth:`predict_survival_function`.
+
+        Returns
+        -------
+        array of shape (n,)
+            Higher is worse.
         """
         return self._in_chunks(X, lambda chunk: -self.curves_of(chunk).rmst())
 
     def predict_followed_to(self, X: Any) -> FloatArray:
-        """Return until when training patients with such features were followed, (n,); see :class:`FollowUp`.
+        """Return until when training patients with such features were followed; see :class:`FollowUp`.
 
         What a curve says about later times was learnt from patients with other features. NaN for a model from a file of
         version 0.1, which does not know.
@@ -216,6 +295,11 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         ----------
         X : DataFrame or array-like
             Features, as in :meth:`predict_survival_function`.
+
+        Returns
+        -------
+        array of shape (n,)
+            Times.
         """
         return self._in_chunks(X, self._followed_to)
 
@@ -229,15 +313,20 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         ----------
         X : DataFrame or array-like
             Features, as in :meth:`predict_survival_function`.
-        times : array-like, optional
-            Strictly ascending times; default: the nodes of the curves.
+        times : array-like or None, default None
+            Strictly ascending times; None: the nodes of the curves.
         level : float, default 0.9
             Share of networks that the band would hold if they were many and normal on that scale.
 
+        Returns
+        -------
+        Band
+            Survival, and the two ends of the band.
+
         Notes
         -----
-        The band shows how far another training run on such data may lie. It is no confidence interval of the true
-        curve: what all members get wrong it does not show.
+        The band shows how far away another training run on such data may end. It is not a confidence interval of the
+        true curve: it does not show what all members get wrong.
         """
         if not 0 < level < 1:
             raise ValueError(f"level is {level}, but a share between 0 and 1 is expected, such as 0.9.")
@@ -255,10 +344,15 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         ----------
         X : DataFrame or array-like
             Features, as in :meth:`predict_survival_function`.
-        y : array-like
+        y : outcome
             Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
-        sample_weight : array-like, optional
+        sample_weight : array-like or None, default None
             One non-negative weight per patient.
+
+        Returns
+        -------
+        float
+            Higher is better; one half is guessing.
         """
         from dcsurv.metrics import concordance_index_td
 
@@ -269,7 +363,7 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        path : str or PathLike
+        path : str or path-like
             File to write, such as ``model.safetensors``.
         """
         check_is_fitted(self)

@@ -34,18 +34,26 @@ class CoxTime(NetworkEstimator):
 
     Parameters
     ----------
-    layers, layer_size
-        Hidden layers of [Linear, ReLU, BatchNorm, Dropout] and nodes in each.
-    batch_size, max_epochs, patience, learning_rate, validation_fraction, dropout, weight_decay, clip_norm, \
-    random_state, device, verbose
-        See :class:`NetworkEstimator`; a batch consists of patients with an event.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`.
+    layers
+        Hidden layers of [Linear, ReLU, BatchNorm, Dropout].
+    layer_size
+        Nodes in each.
+    batch_size
+        Patients with an event per step.
 
     References
     ----------
     Kvamme, Borgan and Scheel: Time-to-event prediction with neural networks and Cox regression. Journal of
     Machine Learning Research 20 (2019).
+
+    Examples
+    --------
+    >>> from dcsurv import CoxTime
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = CoxTime(max_epochs=5, random_state=0).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
     layers: int = 1

@@ -43,8 +43,10 @@ class DCS(EncoderDecoderEstimator):
     ----------
     spacing
         How the nodes are placed: ``"quantile"``, ``"log"`` or ``"linear"``.
-    lam, sigma
-        Weight λ and width σ of the kernel.
+    lam
+        Weight λ of the kernel.
+    sigma
+        Width σ of the kernel, in units of survival probability.
     event_censored_pairs
         Whether an event is also compared with patients censored later (DCS), or with later events only.
     criterion
@@ -58,29 +60,34 @@ class DCS(EncoderDecoderEstimator):
     feature_bins
         Bins over which each feature is spread before the first layer, between quantiles of its training values; 0: the
         features as they are.
-    bidirectional, skip
-        Whether the LSTM also runs backwards over the grid, and whether the encoding is joined to its output.
-    aggregation_layers, aggregation_size
-        Dense layers that turn the LSTM's output into a hazard (the last has one node), nodes in the others.
-    n_nodes, convention, encoder_layers, encoder_size, decoder_layers, decoder_size, recurrent_dropout
-        See :class:`GridEstimator`. With ``decoder_layers=0`` there is no LSTM and the nodes are outputs of one
-        dense layer.
-    batch_size, max_epochs, patience, learning_rate, validation_fraction, dropout, weight_decay, clip_norm, \
-    random_state, device, verbose
-        See :class:`NetworkEstimator`.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`.
+    bidirectional
+        Whether the LSTM also runs backwards over the grid.
+    skip
+        Whether the encoding is joined to the output of the LSTM.
+    aggregation_layers
+        Dense layers that turn the LSTM's output into a hazard; the last has one node.
+    aggregation_size
+        Nodes in the others.
 
     Attributes
     ----------
-    grid_
+    grid_ : TimeGrid
         The nodes.
-    history_
+    history_ : History
         Losses per epoch; ``history_.plot()``.
 
     References
     ----------
     Fuhlert et al.: Deep learning-based discrete calibrated survival prediction (2022).
+
+    Examples
+    --------
+    >>> from dcsurv import DCS
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = DCS(decoder_layers=0, max_epochs=5, random_state=0).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
     spacing: Spacing = "quantile"

@@ -32,17 +32,23 @@ class DeepSurv(NetworkEstimator):
 
     Parameters
     ----------
-    layers, layer_size
-        Hidden layers of [Linear, ReLU, BatchNorm, Dropout] and nodes in each.
-    batch_size, max_epochs, patience, learning_rate, validation_fraction, dropout, weight_decay, clip_norm, \
-    random_state, device, verbose
-        See :class:`NetworkEstimator`.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`.
+    layers
+        Hidden layers of [Linear, ReLU, BatchNorm, Dropout].
+    layer_size
+        Nodes in each.
 
     References
     ----------
     Katzman et al.: DeepSurv. BMC Medical Research Methodology 18 (2018).
+
+    Examples
+    --------
+    >>> from dcsurv import DeepSurv
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = DeepSurv(max_epochs=5, random_state=0).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
     layers: int = 1

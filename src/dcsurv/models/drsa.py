@@ -19,21 +19,25 @@ from dcsurv.search_space import Choice, Float, Int
 class DRSA(EncoderDecoderEstimator):
     """Discrete hazards from an LSTM that is told the position l/L of every node, trained by likelihood.
 
+    The grid is linear.
+
     Parameters
     ----------
     alpha
         Share of the likelihood of event times in the loss; the rest looks at survival up to the observed time.
-    n_nodes, convention, encoder_layers, encoder_size, decoder_layers, decoder_size, recurrent_dropout
-        See :class:`GridEstimator`; the grid is linear.
-    batch_size, max_epochs, patience, learning_rate, validation_fraction, dropout, weight_decay, clip_norm, \
-    random_state, device, verbose
-        See :class:`NetworkEstimator`.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`.
 
     References
     ----------
     Ren et al.: Deep recurrent survival analysis. AAAI 2019.
+
+    Examples
+    --------
+    >>> from dcsurv import DRSA
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = DRSA(max_epochs=5, random_state=0).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
     alpha: float = 0.25

@@ -37,11 +37,18 @@ class EncoderDecoderEstimator(GridEstimator):
     encoder_size : int, default 64
         Nodes in each of them.
     decoder_layers : int, default 1
-        LSTM layers over the grid.
+        LSTM layers over the grid. 0, where a model allows it: the nodes are outputs of one dense layer.
     decoder_size : int, default 32
         Nodes in each of them.
     recurrent_dropout : float, default 0.2
         Share of the recurrent connections dropped in training, the same ones at every node.
+
+    Examples
+    --------
+    >>> from dcsurv import DRSA
+    >>> from dcsurv.models import EncoderDecoderEstimator
+    >>> issubclass(DRSA, EncoderDecoderEstimator)
+    True
     """
 
     encoder_layers: int = 1
@@ -60,7 +67,13 @@ class EncoderDecoderEstimator(GridEstimator):
     }
 
     def architecture(self) -> dict[str, Any]:
-        """Return the arguments of the network beyond those that all these models have."""
+        """Return the arguments of the network beyond those that all these models have.
+
+        Returns
+        -------
+        dict
+            For :class:`~dcsurv.networks.EncoderDecoder`.
+        """
         return {}
 
     def build_network(self) -> nn.Module:

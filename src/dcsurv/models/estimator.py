@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import platform
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,7 +19,9 @@ from sklearn.utils.validation import validate_data
 from dcsurv._frames import as_pandas
 from dcsurv.curves import Interpolation
 from dcsurv.follow_up import FollowUp, study_follow_up
-from dcsurv.models.base import CurveParts, Features, SurvivalModel
+from dcsurv.models.base import Features, SurvivalModel
+from dcsurv.models.columns import with_columns
+from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.ranges import Range
 from dcsurv.persistence import Arrays, Header, ModelFileError
 from dcsurv.preprocessing import Preprocessor
@@ -42,6 +43,13 @@ class SurvivalEstimator(SurvivalModel):
         and fitted.
     time_unit : str or None, default None
         What the times are measured in, such as "days". Only kept, in the model and its file.
+
+    Examples
+    --------
+    >>> from dcsurv import DCS
+    >>> from dcsurv.models import SurvivalEstimator
+    >>> issubclass(DCS, SurvivalEstimator)
+    True
     """
 
     preprocess: Any = "auto"
@@ -56,19 +64,61 @@ class SurvivalEstimator(SurvivalModel):
 
     @abstractmethod
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
-        """Fit to checked and preprocessed data; return a summary of training in plain numbers."""
+        """Fit to checked and preprocessed data.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+        y : structured array
+            Checked outcomes.
+        weight : array or None
+            One weight per patient, of mean 1; None is 1 for everybody.
+
+        Returns
+        -------
+        dict
+            A summary of training in plain data; ``training_summary_`` keeps it.
+        """
 
     @abstractmethod
     def survival_at_nodes(self, X: Features) -> npt.NDArray[Any]:
-        """Return S at the nodes for a chunk of patients, (n, T)."""
+        """Return S at the nodes for a chunk of patients.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        array of shape (n, T)
+            S at :attr:`nodes`.
+        """
 
     @abstractmethod
     def get_state(self) -> tuple[Header, Arrays]:
-        """Return what :meth:`fit_prepared` has found: plain data, and arrays."""
+        """Return what :meth:`fit_prepared` has found.
+
+        Returns
+        -------
+        header : dict
+            Plain data for JSON.
+        arrays : dict
+            Arrays by name.
+        """
 
     @abstractmethod
     def set_state(self, header: Header, arrays: Arrays) -> None:
-        """Set the fitted attributes from what :meth:`get_state` returned."""
+        """Set the fitted attributes from what :meth:`get_state` returned.
+
+        Parameters
+        ----------
+        header : dict
+            Plain data, among others.
+        arrays : dict
+            Arrays by name.
+        """
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, before anything is trained."""
@@ -79,7 +129,13 @@ class SurvivalEstimator(SurvivalModel):
 
     @classmethod
     def known_parameters(cls, saved: Header) -> Header:
-        """Return the parameters of a file by the names that they have now."""
+        """Return the parameters of a file by the names that they have now.
+
+        Parameters
+        ----------
+        saved : dict
+            The parameters as the file has them.
+        """
         return dict(saved)
 
     # --- fitting ------------------------------------------------------------------------------------------
@@ -91,10 +147,15 @@ class SurvivalEstimator(SurvivalModel):
         ----------
         X : DataFrame or array-like
             Features, one row per patient.
-        y : array-like
+        y : outcome
             Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
-        sample_weight : array-like, optional
+        sample_weight : array-like or None, default None
             One non-negative weight per patient.
+
+        Returns
+        -------
+        SurvivalEstimator
+            The model itself.
         """
         self._begin()
         features = self._check_new_features(X)
@@ -119,7 +180,17 @@ class SurvivalEstimator(SurvivalModel):
         return self
 
     def fit_member(self, X: Features, y: Outcome, weight: FloatArray | None = None) -> Self:
-        """Fit to checked and prepared data as a part of another model, which knows preprocessing and follow-up."""
+        """Fit to checked and prepared data as a part of another model, which knows preprocessing and follow-up.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+        y : structured array
+            Checked outcomes.
+        weight : array or None, default None
+            One weight per patient.
+        """
         self._begin()
         self.n_features_in_ = X.shape[1]
         self.preprocessor_: Any = None
@@ -128,7 +199,20 @@ class SurvivalEstimator(SurvivalModel):
         return self
 
     def fit_encoding(self, X: Any, y: Outcome) -> Features:
-        """Fit the preprocessing alone and return the prepared features, for searches that share them."""
+        """Fit the preprocessing alone, for searches that share it.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features.
+        y : structured array
+            Checked outcomes.
+
+        Returns
+        -------
+        array of shape (n, columns)
+            The prepared features.
+        """
         return self._fit_preprocessing(self._check_new_features(X), y)
 
     def _begin(self) -> None:
@@ -156,8 +240,9 @@ class SurvivalEstimator(SurvivalModel):
 
     def check_features(self, X: Any) -> Any:
         """Return the features of a fitted model, found by name in a DataFrame, checked and not yet encoded."""
+        own = with_columns(as_pandas(X), getattr(self, "feature_names_in_", None))
         # A fitted model goes by what it was fitted with, whatever its parameters say since.
-        return self._checked(self._by_name(as_pandas(X)), reset=False, as_they_are=self.preprocessor_ is None)
+        return self._checked(own, reset=False, as_they_are=self.preprocessor_ is None)
 
     def _check_new_features(self, X: Any) -> Any:
         return self._checked(X, reset=True, as_they_are=self.preprocess is None)
@@ -173,28 +258,6 @@ class SurvivalEstimator(SurvivalModel):
                 raise ValueError(f"X has shape {X.shape}: found 0 rows or columns, but at least 1 is needed.")
             return X
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
-
-    def _by_name(self, X: Any) -> Any:
-        """Return the columns that the model was fitted with, in its order; say which others are not used."""
-        names = getattr(self, "feature_names_in_", None)
-        if names is None or not isinstance(X, pd.DataFrame) or list(X.columns) == list(names):
-            return X
-        missing = [name for name in names if name not in X.columns]
-        if missing:
-            raise ValueError(
-                f"X has no column {', '.join(repr(name) for name in missing[:6])}"
-                f"{f' and {len(missing) - 6} others' if len(missing) > 6 else ''}, with which the model was fitted. It "
-                f"has {', '.join(repr(str(name)) for name in X.columns[:12])}{', ...' if X.shape[1] > 12 else ''}."
-            )
-        extra = [str(name) for name in X.columns if name not in set(names)]
-        if extra:
-            warnings.warn(
-                f"X has {len(extra)} {'column' if len(extra) == 1 else 'columns'} that the model was not fitted with "
-                f"and does not use: {', '.join(map(repr, extra[:6]))}{', ...' if len(extra) > 6 else ''}.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return X[list(names)]
 
     def _fit_preprocessing(self, X: Any, y: Outcome) -> Features:
         if self.preprocess is None:
@@ -286,7 +349,15 @@ class SurvivalEstimator(SurvivalModel):
 
     @classmethod
     def from_saved(cls, header: Header, arrays: Arrays) -> Self:
-        """Rebuild a fitted model from the contents of its file."""
+        """Rebuild a fitted model from the contents of its file.
+
+        Parameters
+        ----------
+        header : dict
+            Plain data.
+        arrays : dict
+            Arrays by name.
+        """
         parameters = cls.known_parameters(header["parameters"])
         if isinstance(parameters["preprocess"], dict):
             parameters["preprocess"] = Preprocessor(**parameters["preprocess"])

@@ -56,6 +56,13 @@ class GridEstimator(NetworkEstimator):
     ----------
     grid_ : TimeGrid
         The nodes.
+
+    Examples
+    --------
+    >>> from dcsurv import DCS
+    >>> from dcsurv.models import GridEstimator
+    >>> issubclass(DCS, GridEstimator)
+    True
     """
 
     n_nodes: int | None = 40
@@ -74,20 +81,73 @@ class GridEstimator(NetworkEstimator):
         weight: Tensor | None,
         detail: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss of a batch: outputs (n, L), bucket, event and weight (n,), and what ``details`` gives."""
+        """Return the loss of a batch.
+
+        Parameters
+        ----------
+        outputs : Tensor
+            Outputs of the network, (n, L) or (n, L, width).
+        bucket : Tensor
+            What :meth:`bucket` gives, (n,).
+        event : Tensor
+            Event indicators, (n,).
+        weight : Tensor or None
+            Weights of the patients, (n,).
+        detail : Tensor or None, default None
+            What the function from :meth:`details` gives.
+
+        Returns
+        -------
+        Tensor
+            A scalar.
+        """
 
     def node_spacing(self) -> Spacing:
-        """Return how the nodes are placed."""
+        """Return how the nodes are placed.
+
+        Returns
+        -------
+        {"linear", "log", "quantile"}
+            See :meth:`dcsurv.TimeGrid.make`.
+        """
         return "linear"
 
     def bucket(self, y: Outcome) -> IntArray:
-        """Return the first node, 0-based, at which a patient is not known to be alive; L beyond the grid."""
+        """Return the first node at which each patient is not known to be alive.
+
+        Parameters
+        ----------
+        y : structured array
+            Outcomes.
+
+        Returns
+        -------
+        array of int
+            0-based; L beyond the grid.
+        """
         return self.grid_.bucket(y["time"])
 
     def details(
         self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
     ) -> Callable[[Tensor], Tensor] | None:
-        """Return the function from rows to what the loss has to know of them besides bucket, event and weight."""
+        """Return the function from rows to what the loss has to know of them besides bucket, event and weight.
+
+        Parameters
+        ----------
+        y : structured array
+            Outcomes of all rows.
+        weight : Tensor or None
+            Their weights.
+        parts : tuple of array
+            Rows to train on, and rows set aside for early stopping.
+        device : device
+            Where to compute.
+
+        Returns
+        -------
+        callable or None
+            None if there is nothing else to know.
+        """
         return None
 
     def prepare_network(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:

@@ -21,24 +21,30 @@ class Kamran(EncoderDecoderEstimator):
 
     Parameters
     ----------
-    lam, sigma
-        Weight λ and width σ of the kernel.
+    lam
+        Weight λ of the kernel.
+    sigma
+        Width σ of the kernel, in units of survival probability.
     step_input
         Whether the LSTM is told the position l/L of every node, as in the original; the comparison in the DCS
         paper ran without.
-    aggregation_layers, aggregation_size
-        Dense layers that turn the LSTM's output into a hazard (the last has one node), nodes in the others.
-    n_nodes, convention, encoder_layers, encoder_size, decoder_layers, decoder_size, recurrent_dropout
-        See :class:`GridEstimator`; the grid is linear.
-    batch_size, max_epochs, patience, learning_rate, validation_fraction, dropout, weight_decay, clip_norm, \
-    random_state, device, verbose
-        See :class:`NetworkEstimator`.
-    preprocess, time_unit
-        See :class:`SurvivalEstimator`.
+    aggregation_layers
+        Dense layers that turn the LSTM's output into a hazard; the last has one node.
+    aggregation_size
+        Nodes in the others.
 
     References
     ----------
     Kamran and Wiens: Estimating calibrated individualized survival curves with deep learning. AAAI 2021.
+
+    Examples
+    --------
+    >>> from dcsurv import Kamran
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = Kamran(decoder_layers=0, max_epochs=5, random_state=0).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
     lam: float = 1.0

@@ -84,6 +84,13 @@ class NetworkEstimator(SurvivalEstimator):
     ----------
     history_ : History
         Losses per epoch; ``history_.plot()``.
+
+    Examples
+    --------
+    >>> from dcsurv import DeepSurv
+    >>> from dcsurv.models import NetworkEstimator
+    >>> issubclass(DeepSurv, NetworkEstimator)
+    True
     """
 
     batch_size: int = 128
@@ -115,17 +122,62 @@ class NetworkEstimator(SurvivalEstimator):
 
     @abstractmethod
     def build_network(self) -> nn.Module:
-        """Return the network, untrained; its sizes follow from the parameters and ``n_inputs_``."""
+        """Return the network, untrained; its sizes follow from the parameters and ``n_inputs_``.
+
+        Returns
+        -------
+        Module
+            The network.
+        """
 
     @abstractmethod
     def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
-        """Return the loss of a batch of rows, given all rows and how they are split for validation."""
+        """Return the loss of a batch of rows.
+
+        Parameters
+        ----------
+        X : Tensor
+            Prepared features of all rows, (n, columns).
+        y : structured array
+            Their outcomes.
+        weight : Tensor or None
+            Their weights.
+        parts : tuple of array
+            Rows to train on, and rows set aside for early stopping.
+
+        Returns
+        -------
+        callable
+            ``loss(network, rows)``.
+        """
 
     def prepare_network(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
-        """Set what the network takes from the rows to train on before training, such as the edges of bins."""
+        """Set what the network takes from the rows to train on before training, such as the edges of bins.
+
+        Parameters
+        ----------
+        network : Module
+            The network, untrained.
+        X : array of shape (n, columns)
+            Prepared features of the rows to train on.
+        y : structured array
+            Their outcomes.
+        weight : array or None
+            Their weights.
+        """
 
     def after_training(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
-        """Estimate what the network needs besides its weights, such as a baseline hazard."""
+        """Estimate what the network needs besides its weights, such as a baseline hazard.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+        y : structured array
+            Checked outcomes.
+        weight : array or None
+            One weight per patient, of mean 1; None is 1 for everybody.
+        """
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         """Train the network; return a summary of training in plain numbers."""
@@ -166,7 +218,18 @@ class NetworkEstimator(SurvivalEstimator):
 
     @torch.no_grad()
     def outputs_of(self, X: Features) -> Tensor:
-        """Return the trained network's outputs for prepared features."""
+        """Return the trained network's outputs.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        Tensor
+            The outputs, one row per patient.
+        """
         self.network_.eval()
         out: Tensor = self.network_(torch.as_tensor(X, device=self.device))
         return out

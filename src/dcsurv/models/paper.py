@@ -40,10 +40,15 @@ def paper_settings(model: str, dataset: str, **changes: Any) -> SurvivalEstimato
     ----------
     model : str
         CoxPH, DeepSurv, CoxTime, DRSA, Kamran, DCS-linear, DCS-log or DCS-quant.
-    dataset : {"support", "metabric", "flchain"}
+    dataset : str
         support, metabric or flchain.
     **changes : object
         Parameters that replace those of the paper, such as ``random_state=0``.
+
+    Returns
+    -------
+    SurvivalEstimator
+        The model, unfitted.
 
     Notes
     -----

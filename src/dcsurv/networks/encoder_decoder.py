@@ -23,14 +23,43 @@ class EncoderDecoder(nn.Module):
 
     Parameters
     ----------
-    n_features, n_nodes
-        Number of inputs and of output nodes, L.
-    feature_bins
-        Bins of the ``PiecewiseLinear`` embedding before the encoder; 0: the features as they are.
-    step_input
+    n_features : int
+        Number of inputs.
+    n_nodes : int
+        Number of output nodes, L.
+    encoder_layers : int, default 1
+        Dense layers before the decoder, n.
+    encoder_size : int, default 32
+        Nodes in each of them.
+    decoder_layers : int, default 1
+        LSTM layers, m.
+    decoder_size : int, default 32
+        Nodes in each of them.
+    bidirectional : bool, default False
+        Whether the LSTM also runs backwards.
+    skip : bool, default False
+        Whether the encoding is joined to the output of the LSTM.
+    aggregation_layers : int, default 1
+        Dense layers after the decoder, k.
+    aggregation_size : int, default 32
+        Nodes in all of them but the last.
+    dropout : float, default 0.0
+        Share of hidden nodes dropped in training.
+    recurrent_dropout : float, default 0.0
+        Share of the recurrent connections dropped in training, the same ones at every node.
+    step_input : bool, default False
         Whether the position l/L of the node is joined to the features at every step.
-    outputs_per_node
+    feature_bins : int, default 0
+        Bins of the ``PiecewiseLinear`` embedding before the encoder; 0: the features as they are.
+    outputs_per_node : int, default 1
         With 1, outputs are (n, L), otherwise (n, L, outputs per node).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dcsurv.networks import EncoderDecoder
+    >>> EncoderDecoder(4, 10, decoder_layers=0)(torch.zeros(3, 4)).shape
+    torch.Size([3, 10])
     """
 
     def __init__(
@@ -105,7 +134,7 @@ class EncoderDecoder(nn.Module):
 
         Parameters
         ----------
-        outputs
+        outputs : Tensor
             For each node, (L,) or (L, outputs per node); where nodes share the last layer, for one of them.
         """
         last = self.aggregation[-1]
@@ -113,7 +142,18 @@ class EncoderDecoder(nn.Module):
         last.bias.copy_(outputs.flatten())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map features (n, n_features) to outputs (n, L), or (n, L, outputs per node) if there are several."""
+        """Map features to outputs at the nodes.
+
+        Parameters
+        ----------
+        x : Tensor
+            Features, shape (n, n_features).
+
+        Returns
+        -------
+        Tensor
+            Shape (n, L), or (n, L, outputs per node) if there are several.
+        """
         if self.embedding is not None:
             x = self.embedding(x)
         encoding = self.encoder(self._with_steps(x) if self.step_input else x)  # (n, E), or (L, n, E) with steps

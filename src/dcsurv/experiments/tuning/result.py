@@ -31,20 +31,36 @@ FORMAT = 1
 
 
 class TuningResult:
-    """The trials of a study and what is best among them.
+    """The trials of a study and what is best among them, as :func:`dcsurv.tune` returns them.
+
+    Parameters
+    ----------
+    study : Study
+        Optuna's study, for all that is not here.
+    estimator : estimator
+        The unfitted model that was tuned.
+    space : dict
+        What was searched.
+    criterion : Criterion
+        What was optimised.
 
     Attributes
     ----------
-    study
-        Optuna's study, for all that is not here.
-    criterion
-        What was optimised.
-    space
-        What was searched.
-    trials
+    trials : DataFrame
         One row per trial: ``number``, ``state`` (complete; pruned: fell behind; slow: stopped for its time; failed;
         lost: its process was killed, and it was begun again under another number, which is done once), one column per
         objective (empty unless complete), ``folds`` (how many ended), ``seconds``, ``cause``, then the settings.
+
+    Examples
+    --------
+    >>> from dcsurv import CoxPH, tune
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.experiments.tuning import Float
+    >>> cohort = simulate("independent", 200)
+    >>> space = {"penalizer": Float(1e-3, 1.0, log=True)}
+    >>> result = tune(CoxPH(), cohort.X, cohort.y, n_trials=2, space=space, folds=2)
+    >>> result.trials["state"].tolist(), list(result.best_params)
+    (['complete', 'complete'], ['penalizer'])
     """
 
     def __init__(self, study: Any, estimator: Any, space: Space, criterion: Criterion) -> None:
@@ -119,11 +135,23 @@ class TuningResult:
         return values[0] if len(values) == 1 else values
 
     def best_estimator(self) -> Any:
-        """Return the estimator with the best settings, unfitted: fit it to the whole training part."""
+        """Return the estimator with the best settings, unfitted: fit it to the whole training part.
+
+        Returns
+        -------
+        estimator
+            A copy.
+        """
         return clone(self._estimator).set_params(**self.best_params)
 
     def save_settings(self, path: str | PathLike[str]) -> None:
-        """Write the best settings to a JSON file; see :func:`read_settings`."""
+        """Write the best settings to a JSON file; see :func:`read_settings`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
+        """
         found = {
             "criterion": self.criterion.labels[0] if len(self.criterion.labels) == 1 else list(self.criterion.labels),
             "value": self.best_value,
@@ -185,7 +213,18 @@ class TuningResult:
         return pareto_front(self.trials, self.front, labels, directions, chosen=int(self.best_trial["number"]))
 
     def save_figures(self, folder: str | PathLike[str]) -> list[Path]:
-        """Draw what the trials allow (history, settings, importance, front) into a folder, each as SVG and PNG."""
+        """Draw what the trials allow (history, settings, importance, front), each as SVG and PNG.
+
+        Parameters
+        ----------
+        folder : str or path-like
+            Where to; it is made if it is not there.
+
+        Returns
+        -------
+        list of Path
+            The files.
+        """
         from dcsurv.figures import save
 
         drawn = {"history": self.plot_history, "parallel": self.plot_parallel}
@@ -202,7 +241,11 @@ def save_settings(path: str | PathLike[str], estimator: Any, **found: Any) -> No
 
     Parameters
     ----------
-    found
+    path : str or path-like
+        The file.
+    estimator : estimator
+        An unfitted model.
+    **found : object
         Plain data to keep beside the settings, such as ``criterion`` and ``value``.
     """
     name, parameters = _as_data(estimator)
@@ -216,6 +259,16 @@ def save_settings(path: str | PathLike[str], estimator: Any, **found: Any) -> No
 
 def read_settings(path: str | PathLike[str]) -> Any:
     """Return the unfitted estimator of a settings file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    estimator
+        With the settings of the file.
 
     Raises
     ------

@@ -33,7 +33,7 @@ def default_space(estimator: Any, y: Any = None) -> Space:
     ----------
     estimator : estimator
         The model.
-    y : array-like, optional
+    y : outcome or None, default None
         Outcomes that it is tuned on.
     """
     return _shipped("default", estimator, y)
@@ -50,7 +50,7 @@ def paper_space(estimator: Any, y: Any) -> Space:
     ----------
     estimator : estimator
         The model.
-    y : array-like
+    y : outcome
         Outcomes that it is tuned on.
     """
     return _shipped("paper", estimator, y)

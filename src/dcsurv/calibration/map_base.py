@@ -1,0 +1,111 @@
+"""What recalibration maps have in common.
+
+A map takes S(t | x) to another probability, strictly increasing at each t, so that the order of the patients at t, and
+with it C-td and AUC(t), stays. Maps work on the curves of any model, also as an array and its times.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.metrics.censoring import Censoring
+from dcsurv.target import FloatArray
+
+
+class RecalibrationMap(ABC):
+    """What maps have in common: fit, transform, a state of plain numbers, and the call ``(survival, times)``.
+
+    Examples
+    --------
+    >>> from dcsurv.calibration import HorizonMap, RecalibrationMap
+    >>> issubclass(HorizonMap, RecalibrationMap)
+    True
+    """
+
+    @abstractmethod
+    def fit(
+        self,
+        y: Any,
+        curves: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        X: Any | None = None,
+        censoring: Censoring = "auto",
+    ) -> Self:
+        """Fit to curves predicted for patients that the model was not trained on.
+
+        Parameters
+        ----------
+        y : outcome
+            Outcomes of the patients; see :func:`dcsurv.make_outcome`.
+        curves : SurvivalCurves, tuple or DataFrame
+            Their curves: also as ``(values, times)``, or as a DataFrame with one row per patient.
+        sample_weight : array-like or None, default None
+            One non-negative weight per patient.
+        X : DataFrame, array-like or None, default None
+            Features of the patients.
+        censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+            Whether the censoring weights follow the features; see :func:`dcsurv.metrics.brier_score`.
+
+        Returns
+        -------
+        self
+            The fitted map.
+        """
+
+    @abstractmethod
+    def transform(self, curves: Any) -> SurvivalCurves:
+        """Return recalibrated curves.
+
+        Parameters
+        ----------
+        curves : SurvivalCurves, tuple or DataFrame
+            Predicted curves, as for :meth:`fit`.
+
+        Returns
+        -------
+        SurvivalCurves
+            The same patients', mapped.
+        """
+
+    @abstractmethod
+    def __call__(self, survival: FloatArray, times: FloatArray) -> FloatArray:
+        """Map S at ``times``; the two broadcast against each other."""
+
+    @abstractmethod
+    def get_state(self) -> dict[str, Any]:
+        """Return the fitted map as plain numbers for a file.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Rebuild a fitted map.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`get_state` returned.
+
+        Returns
+        -------
+        RecalibrationMap
+            The map.
+        """
+
+
+def check_prior(prior: float) -> float:
+    """Return how many patients with an event the identity counts for; refuse what is no such number."""
+    if not 0 < prior < np.inf:
+        raise ValueError(f"prior is {prior!r}, but a number of patients above 0 is expected, such as 50.")
+    return float(prior)

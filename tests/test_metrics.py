@@ -223,6 +223,9 @@ def test_a_model_without_risk_loses_only_what_is_undefined():
         table = evaluate(y, certain, n_bootstrap=5)
     assert "O/E" not in set(table["metric"])
     assert np.isfinite(table["value"]).all()
+    with pytest.warns(UserWarning, match="O/E at .* is left out"):
+        gaps = compare(y, {"some": random_cohort(0, n=50)[1], "certain": certain}, n_bootstrap=5)
+    assert set(gaps["metric"]) == {"C-td", "CDAUC", "IBS", "DDC", "ICI"}
 
 
 def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():

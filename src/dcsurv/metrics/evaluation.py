@@ -201,7 +201,7 @@ def compare(
     rows = []
     for key, own_reference in point[base].items():
         for name in curves:
-            if name == base:
+            if name == base or key not in point[name]:  # left out with a warning where it is undefined
                 continue
             gap = draws[name][key] - draws[base][key]
             lower, upper = percentile_interval(gap, confidence, key[0])
@@ -308,7 +308,8 @@ def _summaries(table: pd.DataFrame, draws: Values, confidence: float) -> pd.Data
 def _with_company(table: pd.DataFrame, prepared: PreparedMetrics, sample_weight: FloatArray | None) -> pd.DataFrame:
     """Put the numbers that a metric is read by right below it."""
     for metric in prepared.metrics.values():
-        if not metric.company:
+        own = np.flatnonzero(table["metric"] == metric.name)
+        if not metric.company or len(own) == 0:
             continue
         rows = [
             {
@@ -321,6 +322,6 @@ def _with_company(table: pd.DataFrame, prepared: PreparedMetrics, sample_weight:
             for one in metric.company
         ]
         company = pd.DataFrame(rows).reindex(columns=table.columns).astype(table.dtypes)
-        at = int(np.flatnonzero(table["metric"] == metric.name)[-1]) + 1
+        at = int(own[-1]) + 1
         table = pd.concat([table.iloc[:at], company, table.iloc[at:]], ignore_index=True)
     return table

@@ -325,6 +325,12 @@ def test_recalibrate_writes_a_new_model(folder: Path, tmp_path: Path) -> None:
     assert "recalibrated on 200 patients" in shown
     assert "l.csv" in shown
     run("predict", output, folder / "later.csv", "-o", tmp_path / "p.csv")
+    page = ["report", output, folder / "later.csv", "--train", folder / "patients.csv", "-o", tmp_path / "r.html"]
+    run(*page, "--bootstrap", 0)
+    assert "CoxPH was not" in (tmp_path / "r.html").read_text()
+    local.to_csv(tmp_path / "other.csv", index=False)
+    wrong = run(*page, "--local", tmp_path / "other.csv", code=2)
+    assert "was recalibrated with 200 patients" in " ".join(wrong.stderr.split())
 
 
 def test_info_says_what_a_file_holds(folder: Path) -> None:

@@ -31,6 +31,15 @@ def report(
             panel=o.EVALUATION,
         ),
     ] = None,
+    local: Annotated[
+        list[Path] | None,
+        described(
+            metavar="FILE",
+            help="The table that the model was recalibrated with: CoxPH is then recalibrated with it too. May be "
+            "repeated, oldest first.",
+            panel=o.EVALUATION,
+        ),
+    ] = None,
     reading: o.ReadingOptions,
     output: Annotated[Path, o.written_to("Report to write, .html.")],
     subgroups: Annotated[
@@ -61,11 +70,13 @@ def report(
     if used := card.seen(cohort.digest):
         note(f"This is the very file that the model was {used}: the report flatters it, and says so.")
     before = None if train is None else read_patients(shell, train, fitted, outcome, reading)
+    locals_ = [read_patients(shell, path, fitted, outcome, reading) for path in local or []]
+    _check_local(fitted, locals_, train)
     with shell.steps() as step:
         reference = None
         if before is not None:
             step("fitting CoxPH for comparison")
-            reference = CoxPH(time_unit=card.unit).fit(before.features, before.y)
+            reference = _treated_alike(CoxPH(time_unit=card.unit).fit(before.features, before.y), fitted, locals_)
         step(f"writing {output}")
         made = write_page(
             output, fitted, cohort.features, cohort.y,
@@ -77,6 +88,31 @@ def report(
         )  # fmt: skip
     shell.say(f"{made.path}: the report, with {plural(len(made.figures), 'figure')} beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
+
+
+def _check_local(fitted: Any, locals_: list[Cohort], train: Path | None) -> None:
+    """Refuse tables other than those that a model was recalibrated with."""
+    if not locals_:
+        return
+    if train is None:
+        raise CohortError("--local recalibrates CoxPH as the model was, and CoxPH needs --train.")
+    on = [one.fitted_on_ for one in fitted.recalibrations]
+    if len(on) != len(locals_):
+        raise CohortError(
+            f"--local was given {plural(len(locals_), 'time')}, but the model was recalibrated {plural(len(on), 'time')}."
+        )
+    for known, given in zip(on, locals_, strict=True):
+        if known.digest is not None and known.digest != given.digest:
+            raise CohortError(f"--local names {given.name}, but the model was recalibrated with {known}.")
+
+
+def _treated_alike(reference: Any, fitted: Any, locals_: list[Cohort]) -> Any:
+    """Return the reference, recalibrated with the tables that the model was recalibrated with."""
+    from dcsurv.calibration import Recalibrated
+
+    for one, given in zip(fitted.recalibrations, locals_, strict=False):
+        reference = Recalibrated(reference, one.maps, given.name).fit(given.features, given.y)
+    return reference
 
 
 def report_held_out(path: Path, held: Any, cohort: Cohort, horizons: list[Horizon], bootstrap: int, seed: int) -> Any:

@@ -99,7 +99,8 @@ def _check_local(fitted: Any, locals_: list[Cohort], train: Path | None) -> None
     on = [one.fitted_on_ for one in fitted.recalibrations]
     if len(on) != len(locals_):
         raise CohortError(
-            f"--local was given {plural(len(locals_), 'time')}, but the model was recalibrated {plural(len(on), 'time')}."
+            f"--local was given {plural(len(locals_), 'time')}, but the model was recalibrated "
+            f"{plural(len(on), 'time')}."
         )
     for known, given in zip(on, locals_, strict=True):
         if known.digest is not None and known.digest != given.digest:

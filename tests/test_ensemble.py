@@ -17,7 +17,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dcsurv
 from dcsurv import SurvivalCurves, fold_indices, make_outcome, train_test_indices
-from dcsurv.calibration import CalibratedEnsemble, HorizonMap, MapSequence, RankPreservingMap, recalibrate
+from dcsurv.calibration import (
+    CalibratedEnsemble,
+    HorizonMap,
+    MapSequence,
+    RankPreservingMap,
+    default_member,
+    recalibrate,
+)
 from dcsurv.datasets import load
 from dcsurv.metrics import calibration_at_horizon, concordance_index_td, cumulative_dynamic_auc, ddc, ddc_floor
 from dcsurv.models import DCS, CoxPH, DeepSurv
@@ -207,6 +214,19 @@ def test_other_members_weights_and_scoring(metabric: Any, tmp_path: Path) -> Non
     numbers = cox.preprocessor_.transform(X)
     assert plain.fit(numbers, y).predict(numbers[:5]).shape == (5,)
     assert isinstance(CalibratedEnsemble()._template(n_events=400), DCS)
+
+
+def test_parameters_of_the_default_members_can_be_set(metabric: Any) -> None:
+    X, y = metabric[0][:200], metabric[1][:200]
+    ensemble = CalibratedEnsemble(n_members=np.int64(2), seeds_per_member=1, random_state=0)
+    assert ensemble.get_params()["estimator__feature_bins"] == 8
+    ensemble.set_params(estimator__n_nodes=15, estimator__max_epochs=1)
+    usual = default_member().get_params()
+    changed = {name for name, value in ensemble.estimator.get_params().items() if value != usual[name]}
+    assert changed == {"n_nodes", "max_epochs"}, "the other parameters are those of the recommended member"
+    assert ensemble.fit(X, y).members_[0].grid_.size == 15
+    follows = CalibratedEnsemble(estimator=default_member(max_epochs=1), n_members=2, seeds_per_member=1).fit(X, y)
+    assert {member.grid_.size for member in follows.members_} == {max(10, int(y["event"].sum()) // 2 // 10)}
 
 
 def test_a_damaged_description_is_refused(fitted: CalibratedEnsemble, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import dcsurv
 from dcsurv import SurvivalCurves, make_outcome, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc
@@ -204,6 +205,27 @@ def test_a_table_with_missing_values_and_categories_goes_straight_in(name: str, 
     model = clone(MODELS[name]).fit(X[:600], y[:600])
     assert model.score(X[600:1200], y[600:1200]) > 0.6
     assert list(model.feature_names_in_) == list(X.columns)
+
+
+@every_model
+def test_columns_are_found_by_name(name: str, fitted: dict[str, Any], metabric: Any) -> None:
+    X, _ = metabric
+    expected = fitted[name].predict(X[800:830])
+    np.testing.assert_array_equal(fitted[name].predict(X[X.columns[::-1]][800:830]), expected)
+    with pytest.warns(UserWarning, match="1 column that the model was not fitted with and does not use: 'ward'"):
+        np.testing.assert_array_equal(fitted[name].predict(X.assign(ward=3)[800:830]), expected)
+
+
+def test_numbers_of_numpy_are_numbers(metabric: Any, tmp_path: Path) -> None:
+    X, y = metabric
+    numpys = {"n_nodes": np.int64(6), "max_epochs": np.int32(1), "dropout": np.float32(0.1), "lam": np.float64(0.5)}
+    model = DCS(**{**GRID, **numpys}).fit(X[:200], y[:200])
+    model.save(tmp_path / "model.safetensors")
+    assert dcsurv.load(tmp_path / "model.safetensors").n_nodes == 6
+    with pytest.raises(ValueError, match=r"n_nodes is 6\.0, but None or a whole number of at least 1 is expected"):
+        DCS(n_nodes=6.0).fit(X[:200], y[:200])
+    with pytest.raises(ValueError, match="dropout is 1, but a number of at least 0 and below 1 is expected"):
+        DCS(dropout=1).fit(X[:200], y[:200])
 
 
 @every_model

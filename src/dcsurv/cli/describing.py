@@ -56,14 +56,14 @@ def info(model: o.ModelFile, shell: Shell) -> None:
     for name, text in (*_training(card, inside), *_predicting(fitted, card), *_making(fitted, header, inside)):
         shell.say(f"  {name:<10} {text}")
     _show_columns(shell, fitted, card)
-    if isinstance(fitted, CoxPH):
-        show_hazard_ratios(shell, fitted)
+    if isinstance(fitted.innermost, CoxPH):
+        show_hazard_ratios(shell, fitted.innermost)
     for later in fitted.recalibrations:
         show_recalibration(shell, later, card)
     if card.evaluation is not None:
         show_evaluation(shell, card, fitted.innermost.display_name)
     recalibrations = [{"fitted_on": asdict(one.fitted_on_), "maps": list(one.maps)} for one in fitted.recalibrations]
-    more = hazard_ratios_as_data(fitted) if isinstance(fitted, CoxPH) else {}
+    more = hazard_ratios_as_data(fitted.innermost) if isinstance(fitted.innermost, CoxPH) else {}
     own = {"kind": header["kind"], "format": header["format"], "recalibrations": recalibrations}
     shell.result({"model": str(model), **{name: inside.get(name) for name in _KEPT}, **own, **more})
 

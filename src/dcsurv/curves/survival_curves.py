@@ -351,7 +351,20 @@ class SurvivalCurves(Interpolated):
 
 
 def as_curves(curves: Any, n_rows: int | None = None) -> SurvivalCurves:
-    """Take curves in any form that metrics accept: SurvivalCurves, ``(values, times)`` or a DataFrame."""
+    """Take curves in any form that metrics accept.
+
+    Parameters
+    ----------
+    curves : SurvivalCurves, tuple or DataFrame
+        Also ``(values, times)``, or a DataFrame with one row per patient and one column per time.
+    n_rows : int or None, default None
+        How many there must be; None: any number.
+
+    Returns
+    -------
+    SurvivalCurves
+        The curves.
+    """
     if isinstance(curves, pd.DataFrame):
         out = SurvivalCurves.from_frame(curves)
     elif isinstance(curves, tuple) and len(curves) == 2:

@@ -35,6 +35,14 @@ class CensoringScore:
         Of each line, and what each bend adds to it, (columns, 1 + bends).
     cuts : array of float
         Between the groups, ascending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.follow_up import CensoringScore
+    >>> score = CensoringScore(np.array([0]), np.array([[1.0]]), np.array([[2.0, -2.0]]), np.array([1.0]))
+    >>> score(np.array([[0.0], [0.5], [3.0]]))  # a line that ends at 1
+    array([0., 1., 2.])
     """
 
     columns: IntArray

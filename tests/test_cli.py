@@ -251,7 +251,7 @@ def test_new_patients_that_differ_are_explained(folder: Path, tmp_path: Path) ->
     changed.to_csv(path, index=False)
     said = " ".join(run("predict", model, path, "-o", output).stderr.split())
     assert re.search(r"\d+ values? of 'stage' (is|are) unknown to the model, such as 'IV'", said)
-    assert "1 value of 'age' is no number, such as 'sixty', and counts as missing" in said
+    assert "1 value of 'age' is not a number, such as 'sixty', and counts as missing" in said
     frame.drop(columns=["age", "stage"]).to_csv(path, index=False)
     output.unlink()
     said = " ".join(run("predict", model, path, "-o", output, code=2).stderr.split())

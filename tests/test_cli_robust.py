@@ -100,7 +100,7 @@ BAD: dict[str, tuple[Callable[[pd.DataFrame], str | bytes], tuple[str, ...], str
     "few events": (lambda f: text(f[f["died"] == 0].assign(died=lambda g: (g.index < 9) * 1)), (), "--evaluate none"),
     "an unclosed quote": (lambda f: text(f).replace("1003,", '"1003,', 1), (), "never closed"),
     "a line too long": (lambda f: text(f).replace("1003,", "1,2,1003,", 1), (), "line 3 of patients.csv has 8 fields"),
-    "a binary file": (lambda f: bytes(range(256)) * 4, (), "no text file"),
+    "a binary file": (lambda f: bytes(range(256)) * 4, (), "not a text file"),
     "all times 0": (lambda f: text(f.assign(days=0)), (), "time"),
 }  # fmt: skip
 

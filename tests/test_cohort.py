@@ -173,7 +173,7 @@ def test_excel_sheets_are_chosen_and_named(tmp_path: Path) -> None:
         ("", "a.csv", "is empty"),
         ("\n\n \n", "a.csv", "blank lines"),
         ("a,b\n", "a.csv", "no rows"),
-        (b"\x00\x01\x02\x03" * 9, "a.csv", "no text file"),
+        (b"\x00\x01\x02\x03" * 9, "a.csv", "not a text file"),
         ("age days\n1 2\n", "a.csv", "one column only"),
         ("a,b\n1,2\n1,2,3,4\n", "a.csv", "line 3 .* has 4 fields"),
         ('a,b\n1,"2\n3,4\n', "a.csv", "never closed"),
@@ -335,7 +335,7 @@ def test_columns_are_guessed_and_open_to_correction() -> None:
         guess_columns(frame, drop=["agee"])
     with pytest.raises(CohortError, match="two ways"):
         guess_columns(frame, drop=["age"], numeric=["age"])
-    with pytest.raises(CohortError, match="are no numbers"):
+    with pytest.raises(CohortError, match="are not numbers"):
         guess_columns(frame, numeric=["grade"])
 
 
@@ -383,7 +383,7 @@ def test_a_later_table_is_read_as_the_first_one() -> None:
     with pytest.raises(CohortError, match=r"needs 'age', 'smoker', which the table does not have. It has 'grade'"):
         apply_columns(later[["grade"]], columns)
     words = pd.DataFrame({"age": ["6,5"] * 20, "smoker": "yes", "grade": 1})
-    with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are no number.*decimal=','"):
+    with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are not numbers.*decimal=','"):
         apply_columns(words, columns)
 
 
@@ -475,7 +475,7 @@ def test_rows_without_an_outcome_are_left_out_and_counted(tmp_path: Path) -> Non
         ({"time": "Days"}, "did you mean 'days'"),
         ({"event": "dead"}, "does not have"),
         ({"time": "died", "event": "died"}, "two columns"),
-        ({"time": "stage"}, "no numbers, such as 'I"),
+        ({"time": "stage"}, "not numbers, such as 'I"),
         ({"event": "age"}, "different values"),
         ({"unit": "fortnights"}, "days, weeks, months or years"),
     ],
@@ -502,7 +502,12 @@ def test_durations() -> None:
     assert parse_duration("30 d", "weeks").time == pytest.approx(30 / 7)
     assert parse_duration("2 weeks", "days").label == "2w"
     assert [h.label for h in parse_horizons("5y, 1y,5y", "months")] == ["1y", "5y"]
-    for text, words in (("1y", "unit='days'"), ("five", "no duration"), ("-1", "no duration"), ("0", "after time 0")):
+    for text, words in (
+        ("1y", "unit='days'"),
+        ("five", "not a duration"),
+        ("-1", "not a duration"),
+        ("0", "after time 0"),
+    ):
         with pytest.raises(InputError, match=words):
             parse_duration(text)
 

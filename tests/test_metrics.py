@@ -176,7 +176,7 @@ def test_times_without_weights_are_left_out_and_named():
         lambda: brier_score(y, curves, late, y_train=short)[0],
         lambda: cumulative_dynamic_auc(y, curves, times=late, y_train=short).times,
     ):
-        with pytest.warns(UserWarning, match="1 of 3 times were left out.*last time used is 6"):
+        with pytest.warns(UserWarning, match="1 of 3 times was left out.*last time used is 6"):
             assert metric().tolist() == [2.0, 6.0]
     with pytest.warns(UserWarning, match="events after 9, where the censoring weights run out"):
         concordance_index_uno(y, -curves.rmst(), y_train=short)

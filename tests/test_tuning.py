@@ -418,7 +418,7 @@ def test_a_loss_that_is_no_number_is_a_failure(data):
     result = tune(wild, *data, n_trials=1, folds=2, space={"layers": Int(1, 1)})
     assert result.trials.loc[0, "state"] == "failed"
     assert "FloatingPointError: the validation loss became nan" in result.trials.loc[0, "cause"]
-    with pytest.raises(TuningError, match=r"none of the 1 trials is complete.*FloatingPointError"):
+    with pytest.raises(TuningError, match=r"no trial is complete \(1 tried\).*FloatingPointError"):
         _ = result.best_params
 
 

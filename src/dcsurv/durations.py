@@ -89,14 +89,14 @@ def parse_duration(text: str, unit: str | None = None) -> Horizon:
     own = find_unit(match[2]) if match else None
     if match is None or (match[2] and own is None):
         raise InputError(
-            f"{text.strip()!r} is no duration.",
+            f"{text.strip()!r} is not a duration.",
             parameter="horizons",
             remedy="Write a number in the unit of the outcome, such as 365, or a number with its unit: 30d, 2w, 6m "
             "(months), 5y.",
         )
     number = float(match[1])
     if not (number > 0 and math.isfinite(number)):
-        raise InputError(f"{text.strip()!r} is no duration after time 0.", parameter="horizons")
+        raise InputError(f"{text.strip()!r} is not a duration after time 0.", parameter="horizons")
     if own is None:
         return Horizon(f"{number:g}", number)
     known = check_unit(unit)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv._frames import as_pandas
+from dcsurv.messages import plural
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -94,8 +95,8 @@ def check_outcome(y: Any, *, min_events: int = 0, n_rows: int | None = None) -> 
     n_events = int(outcome["event"].sum())
     if n_events < min_events:
         raise ValueError(
-            f"y has {n_events} observed events among {len(outcome)} patients, but at least {min_events} "
-            "are needed here. Check that the event column is 1 for an observed event and 0 for censoring."
+            f"y has {plural(n_events, 'observed event')} among {plural(len(outcome), 'patient')}, but at least "
+            f"{min_events} are needed here. Check that the event column is 1 for an observed event and 0 for censoring."
         )
     return outcome
 

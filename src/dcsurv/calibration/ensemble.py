@@ -14,6 +14,7 @@ from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
 from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, kind_of, kinds, register
+from dcsurv.messages import plural
 from dcsurv.models import DCS, CurveParts, SurvivalEstimator
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import thinned
@@ -153,8 +154,8 @@ class CalibratedEnsemble(SurvivalEstimator):
         events = int(y["event"].sum())
         if self.n_members > min(events, len(y)):
             raise ValueError(
-                f"n_members is {self.n_members}, but there are {events} events among n_samples={len(y)} patients, "
-                "and every fold needs an event. Use fewer members."
+                f"n_members is {self.n_members}, but y has {plural(events, 'event')} among n_samples={len(y)} "
+                "patients, and every fold needs an event. Use fewer members."
             )
         template = self._template(events * (self.n_members - 1) // self.n_members)
         generator = as_random_state(self.random_state)

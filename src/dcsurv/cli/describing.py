@@ -90,7 +90,9 @@ def _predicting(fitted: Any, card: ModelCard) -> list[tuple[str, str]]:
     if followed is not None and followed.depends:
         low, high = (describe_time(float(t), card.unit) for t in np.quantile(followed.followed_until, [0, 1]))
         lines.append(("follow-up", followed.describe()))
-        lines.append(("", f"Training patients were followed to between {low} and {high}, depending on them."))
+        lines.append(
+            ("", f"Training patients were followed until between {low} and {high}, depending on their features.")
+        )
     return [*lines, ("horizons", ", ".join(horizon.label for horizon in card.horizons))]
 
 
@@ -98,7 +100,7 @@ def _making(fitted: Any, header: dict[str, Any], inside: dict[str, Any]) -> list
     """Say with what the model was made."""
     versions = ", ".join(f"{name} {number}" for name, number in inside["versions"].items())
     changed = ", ".join(f"{name}={value!r}" for name, value in _changed(fitted.innermost).items())
-    return [("versions", f"{versions}; file format {header['format']}"), ("settings", changed or "all as by default")]
+    return [("versions", f"{versions}; file format {header['format']}"), ("settings", changed or "all defaults")]
 
 
 def _innermost(header: dict[str, Any]) -> dict[str, Any]:

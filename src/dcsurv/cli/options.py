@@ -194,7 +194,7 @@ class FitEvaluationOptions(OptionGroup, panel=EVALUATION):
             show_default=True,
         ),
     ] = EvaluateBy.HOLDOUT
-    folds: Annotated[int, described(metavar="N", help="Parts of --evaluate cv.", min=2, show_default=True)] = 5
+    folds: Annotated[int, described(metavar="N", help="Folds of --evaluate cv.", min=2, show_default=True)] = 5
     refit: Annotated[
         bool,
         described(

@@ -118,8 +118,9 @@ def _note_what_was_odd(predictor: Predictor, form: TableFormat) -> None:
     far = [f"{label} ({count:,} of {predictor.rows:,})" for label, count in predictor.beyond.items() if count]
     if far:
         note(
-            f"For some patients a horizon lies beyond what patients like them were followed in training: "
-            f"{', '.join(far)}. There the model goes by patients with other features; followed_to says from when on."
+            "For some patients a horizon lies beyond the time until which patients like them were followed in "
+            f"training: {', '.join(far)}. There the model goes by patients with other features; followed_to says "
+            "from when on."
         )
     for text in form.notes:
         note(text)

@@ -66,7 +66,7 @@ def show_cohort(shell: Shell, cohort: Cohort) -> None:
     if many:
         kinds = pd.Series([column.kind for column in ordered]).value_counts()
         rest = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        shell.say(f"  {len(ordered)} columns in all: {rest}. Shown are {len(shown)}; --json lists all.")
+        shell.say(f"  {len(ordered)} columns in all: {rest}. {len(shown)} are shown; --json lists all.")
     if not all(column.chosen for column in ordered):
         shell.say("  Wrong? Say so with --categorical, --numeric or --drop.")
 

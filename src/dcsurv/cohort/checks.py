@@ -27,23 +27,29 @@ class _LeftOut(NamedTuple):
 
     code: str
     reasons: set[ColumnReason]
-    text: str
+    one: str
+    several: str
     remedy: str = ""
     parameter: str | None = None
 
 
 _LEFT_OUT = (
-    _LeftOut("constant-columns", {"constant", "constant or empty"}, "never change"),
-    _LeftOut("empty-columns", {"no value", "few values"}, "are (nearly) empty"),
+    _LeftOut("constant-columns", {"constant", "constant or empty"}, "it never changes", "they never change"),
+    _LeftOut("empty-columns", {"no value", "few values"}, "it is (nearly) empty", "they are (nearly) empty"),
     _LeftOut(
         "id-columns",
         {"identifier", "row number", "free text"},
-        "look like identifiers or free text",
+        "it looks like an identifier or free text",
+        "they look like identifiers or free text",
         Message("Keep one with {categorical} or {numeric}."),
         "categorical",
     ),
     _LeftOut(
-        "date-columns", {"dates"}, "hold dates", "Turn them into numbers, such as an age or days since diagnosis."
+        "date-columns",
+        {"dates"},
+        "it holds dates",
+        "they hold dates",
+        "Turn dates into numbers, such as an age or days since diagnosis.",
     ),
 )
 
@@ -103,9 +109,9 @@ def _times(cohort: Cohort) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "time-zero",
-            f"{plural(zero, 'patient has', 'patients have')} time 0, "
-            f"{int((cohort.event & (cohort.time == 0)).sum()):,} of them with the event.",
-            "They tell a model next to nothing; check whether they belong to the cohort.",
+            f"{plural(zero, 'patient has', 'patients have')} time 0 "
+            f"({int((cohort.event & (cohort.time == 0)).sum()):,} with the event).",
+            "Such patients tell a model next to nothing; check whether they belong to the cohort.",
             None,
             (name,),
             {"rows": zero},
@@ -153,7 +159,7 @@ def _events(cohort: Cohort) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "few-events",
-            f"there {_is(events)} {plural(events, 'event')}. Networks need some hundred to learn from, and every "
+            f"there {_is(events)} {plural(events, 'event')}. Networks need some hundreds to learn from, and every "
             "interval will be wide.",
             Message("Prefer {model} and few columns.", model=ModelChoice("CoxPH")),
             numbers={"events": events},
@@ -255,10 +261,11 @@ def _missing(cohort: Cohort) -> Iterator[Finding]:
 
 def _columns(cohort: Cohort) -> Iterator[Finding]:
     left_out = [c for c in cohort.columns if c.kind == "left out" and not c.chosen]
-    for code, reasons, text, remedy, parameter in _LEFT_OUT:
+    for code, reasons, one, several, remedy, parameter in _LEFT_OUT:
         names = tuple(c.name for c in left_out if c.reason in reasons)
         if names:
-            yield Finding("note", code, f"left out, because they {text}: {listed(names)}.", remedy, parameter, names)
+            why = one if len(names) == 1 else several
+            yield Finding("note", code, f"left out, because {why}: {listed(names)}.", remedy, parameter, names)
     mixed = [c for c in cohort.columns if c.reason == "mixed"]
     if mixed:
         shown = listed([f"{c.name} ({c.text})" for c in mixed], 4)
@@ -287,7 +294,7 @@ def _follow_up(cohort: Cohort, horizons: Sequence[Horizon]) -> list[Finding]:
             "last-usable-horizon",
             f"the last usable horizon is {text}: until then at least {plural(least, 'patient')} {_is(least)} under "
             "observation.",
-            "Predictions beyond rest on very few patients.",
+            "Predictions beyond it rest on very few patients.",
             "horizons",
             numbers={"time": last},
         )
@@ -321,8 +328,8 @@ def _reach(cohort: Cohort) -> Iterator[Finding]:
             "follow-up-depends-on-features",
             f"follow-up depends on the features: {found.describe()} Some patients could be followed to {low} only, "
             f"others to {high}.",
-            "The default model allows for it, and evaluations weigh by it. DRSA, Kamran and DCS as published do not: "
-            "they predict that patients die who could not be followed so far. Predictions beyond such a time are "
+            "The default model allows for it, and evaluations weight patients accordingly. DRSA, Kamran and DCS as "
+            "published do not: they predict death where nobody could be followed. Predictions beyond such a time are "
             "marked, in the column followed_to.",
             None,
             tuple(one.feature for one in found.features[:3]),

@@ -212,7 +212,7 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
         if bad.mean() > 1 - _NUMBER_SHARE:
             raise CohortError(
                 Message(
-                    "{numeric} names the column {name!r}, but {bad} of its {known} values are no numbers, such as "
+                    "{numeric} names the column {name!r}, but {bad} of its {known} values are not numbers, such as "
                     "{examples}.",
                     name=name,
                     bad=int(bad.sum()),
@@ -281,6 +281,9 @@ def _identifier(values: pd.Series) -> Column | None:
     return None
 
 
+_SEVERAL = {"not a number": "not numbers"}
+
+
 @dataclass(frozen=True)
 class Odd:
     """Values of a column that are not what the column holds, and therefore count as missing."""
@@ -292,10 +295,11 @@ class Odd:
 
     def describe(self) -> str:
         """Return a sentence for the user."""
-        values = "value" if self.count == 1 else "values"
+        one = self.count == 1
         return (
-            f"{self.count:,} {values} of {self.column!r} {'is' if self.count == 1 else 'are'} {self.what}, such as "
-            f"{listed(self.examples, 5)}, and {'counts' if self.count == 1 else 'count'} as missing."
+            f"{plural(self.count, 'value')} of {self.column!r} {'is' if one else 'are'} "
+            f"{self.what if one else _SEVERAL.get(self.what, self.what)}, such as {listed(self.examples, 5)}, and "
+            f"{'counts' if one else 'count'} as missing."
         )
 
     def __add__(self, other: Odd) -> Odd:
@@ -337,7 +341,7 @@ def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
     if absent:
         raise CohortError(
             f"the model needs {listed(absent, 12)}, which the table does not have. It has {listed(present, 12)}.",
-            remedy="Columns are found by name, in any order: rename or add them.",
+            remedy="Columns are found by name, in any order: rename those that are there, or add them.",
         )
 
 
@@ -351,7 +355,7 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
     elif column.kind == "number":
         out = to_numbers(values)
         bad = out[known.index].isna()
-        what = "no number"
+        what = "not a number"
     else:
         folded = level_texts(known).str.casefold()
         positive, negative = folded.isin(YES | {"1"}), folded.isin(NO | {"0"})
@@ -365,8 +369,8 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
     if bad.mean() > 1 - _NUMBER_SHARE and len(known) >= _FEW_VALUES:
         kind = {"number": "numbers", "yes/no": "yes and no"}.get(column.kind, f"one of {listed(levels or (), 8)}")
         raise CohortError(
-            f"{odd.count} of {len(known)} values of {column.name!r} are {what}, such as {listed(odd.examples, 3)}, "
-            f"where the model expects {kind}.",
+            f"{odd.count} of {len(known)} values of {column.name!r} are {_SEVERAL.get(what, what)}, such as "
+            f"{listed(odd.examples, 3)}, where the model expects {kind}.",
             parameter="decimal",
             remedy=Message(
                 "Check that it is the right column; decimal commas are read with {decimal}",

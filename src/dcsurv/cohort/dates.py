@@ -63,7 +63,7 @@ def read_dates(column: pd.Series, parameter: str, date_format: str | None = None
         culprit = next((cell for cell in text if pd.isna(_parse(cell, date_format))), text.iloc[0] if len(text) else "")
         raise CohortError(
             Message(
-                "{parameter} names the column {column!r}, in which {culprit!r} is no date in {shown}.",
+                "{parameter} names the column {column!r}, in which {culprit!r} is not a date in {shown}.",
                 parameter=Parameter(parameter),
                 column=str(column.name),
                 culprit=culprit,

@@ -283,8 +283,8 @@ class OutcomeColumns:
         bad = column[numbers.isna() & column.notna()]
         if len(bad):
             raise CohortError(
-                f"the time column {self.time!r} holds {plural(len(bad), 'value that is', 'values that are')} no "
-                f"{'number' if len(bad) == 1 else 'numbers'}, such as "
+                f"the time column {self.time!r} holds "
+                f"{plural(len(bad), 'value that is not a number', 'values that are not numbers')}, such as "
                 f"{listed([str(value) for value in bad.unique()], 3)}.",
                 parameter="time",
                 remedy=Message(

@@ -104,7 +104,7 @@ def _guess_encoding(file: TableFile) -> str:
             return "utf-16"
         if b"\x00" in start + stream.read(_SAMPLE_BYTES):
             raise CohortError(
-                f"{file.path.name} is no text file.",
+                f"{file.path.name} is not a text file.",
                 remedy="Tables are read from CSV, Parquet (.parquet) and Excel (.xlsx).",
             )
         stream.seek(0)

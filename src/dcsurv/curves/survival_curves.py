@@ -17,6 +17,7 @@ from dcsurv.curves.checks import check_followed, check_index, check_times, check
 from dcsurv.curves.interpolated import SMALLEST_SURVIVAL, Interpolated, Interpolation, Transform
 from dcsurv.curves.one_patient import SurvivalFunction
 from dcsurv.curves.summaries import area_below, time_at
+from dcsurv.messages import plural
 from dcsurv.target import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -128,10 +129,9 @@ class SurvivalCurves(Interpolated):
 
     def __repr__(self) -> str:
         mapped = ", recalibrated" if self.transform is not None else ""
-        patients = "1 patient" if len(self) == 1 else f"{len(self)} patients"
         return (
-            f"SurvivalCurves({patients}, {len(self.times)} times from {self.times[0]:g} to {self.times[-1]:g}, "
-            f"{self.interpolation}{mapped})"
+            f"SurvivalCurves({plural(len(self), 'patient')}, {plural(len(self.times), 'time')} from "
+            f"{self.times[0]:g} to {self.times[-1]:g}, {self.interpolation}{mapped})"
         )
 
     def to_frame(self, index: Any = None) -> pd.DataFrame:

@@ -231,12 +231,13 @@ def keep_usable(times: FloatArray, model: CensoringModel, *, what: str, needs_ca
         first = float(cohort.time[cohort.event][0]) if needs_cases else 0.0
         end = min(float(cohort.time[-1]), model.runs_out())
         raise ValueError(
-            f"{what} cannot be computed at any of the {len(times)} times from {times.min():g} to {times.max():g}: "
+            f"{what} cannot be computed at any of the times from {times.min():g} to {times.max():g} ({len(times)}): "
             f"it needs events before and patients under observation after a time, with a censoring weight, which "
             f"these data give from {first:g} to before {end:g}. Choose times in between."
         )
+    lost = int((~keep).sum())
     warn(
-        f"{what}: {int((~keep).sum())} of {len(times)} times were left out, because there are no events before "
-        f"them, no patients after them, or no censoring weight; the last time used is {times[keep].max():g}."
+        f"{what}: {lost} of {len(times)} times {'was' if lost == 1 else 'were'} left out, for lack of events before, "
+        f"of patients after, or of a censoring weight; the last time used is {times[keep].max():g}."
     )
     return times[keep]

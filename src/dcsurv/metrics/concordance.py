@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention
+from dcsurv.messages import plural
 from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.censoring import Censoring, CensoringModel, CensoringWeights, resolve_follow_up
 from dcsurv.metrics.inputs import SortedCohort, check_tolerance, counted, node_before, paper_nodes, warn
@@ -283,8 +284,8 @@ def concordance_index_uno(
     lost = use & (probability <= 0)
     if lost.any():
         warn(
-            f"Uno's C: {int(lost.sum())} events after {model.runs_out():g}, where the censoring weights run "
-            "out, were left out."
+            f"Uno's C leaves out {plural(int(lost.sum()), 'event')} after {model.runs_out():g}, where the censoring "
+            "weights run out."
         )
     use = use & ~lost
     if follow_up is None:

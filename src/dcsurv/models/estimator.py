@@ -19,6 +19,7 @@ from sklearn.utils.validation import validate_data
 from dcsurv._frames import as_pandas
 from dcsurv.curves import Interpolation
 from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.messages import plural
 from dcsurv.models.base import Features, SurvivalModel
 from dcsurv.models.columns import with_columns
 from dcsurv.models.curve_parts import CurveParts
@@ -274,8 +275,9 @@ class SurvivalEstimator(SurvivalModel):
             return np.require(features, dtype=np.float32, requirements="W")
         out = np.asarray(self.preprocessor_.transform(features), dtype=np.float32)
         if not np.isfinite(out).all():
+            bad = int((~np.isfinite(out)).any(axis=1).sum())
             raise ValueError(
-                f"{int((~np.isfinite(out)).any(axis=1).sum())} rows of X hold NaN or infinity after preprocessing "
+                f"{plural(bad, 'row of X holds', 'rows of X hold')} NaN or infinity after preprocessing "
                 f"with {type(self.preprocessor_).__name__}. Impute or drop them first."
             )
         return out

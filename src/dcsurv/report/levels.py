@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dcsurv.messages import short
+from dcsurv.messages import plural, short
 from dcsurv.plain import level_text
 
 # A count of this many patients or more says nothing about one of them.
@@ -60,7 +60,7 @@ def pooled_levels(column: pd.Series) -> Levels:
     order = sorted((str(level) for level in kept.index), key=_place)
     if rest == 0:
         return Levels(texts, order)
-    other = f"other ({len(counts) - len(kept)} levels)"
+    other = f"other ({plural(len(counts) - len(kept), 'level')})"
     return Levels(texts.where(texts.isin(kept.index) | texts.isna(), other), [*order, other], other)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
+from dcsurv.messages import plural
 from dcsurv.metrics import (
     Metric,
     brier_score,
@@ -41,8 +42,8 @@ def discrimination(study: Study) -> Section:
     )
     if study.n_events < ENOUGH_EVENTS:
         section.warn(
-            f"There are {study.n_events} events here; about {ENOUGH_EVENTS} are needed for a trustworthy evaluation. "
-            "Read the intervals, not the single numbers."
+            f"{plural(study.n_events, 'event was', 'events were')} observed here; about {ENOUGH_EVENTS} are "
+            "needed for a trustworthy evaluation. Read the intervals, not the single numbers."
         )
     metrics = [metric for metric in judging("discrimination") if not metric.per_horizon]
     models = _models(study)

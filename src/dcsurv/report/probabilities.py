@@ -10,6 +10,7 @@ import pandas as pd
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
+from dcsurv.messages import plural
 from dcsurv.metrics import HorizonCalibration, calibration_at_horizon, d_calibration, ddc, ddc_floor, evaluate
 from dcsurv.report.blocks import Picture, Section, number, percent, records, with_interval
 from dcsurv.report.performance import intervals_text, judging, show_others
@@ -79,7 +80,10 @@ def _curves_at_horizons(section: Section, study: Study) -> list[_AtHorizon]:
             drawn = sum(one.picture is not None for one in found)
             found.append(_AtHorizon(result, _picture(study, result, drawn + 1)))
             if events < _FEW_EVENTS:
-                section.warn(f"Only {events} events lie before {study.when(t)}: the curve there is mostly noise.")
+                section.warn(
+                    f"Only {plural(events, 'event lies', 'events lie')} before {study.when(t)}: the curve there is "
+                    "mostly noise."
+                )
     return found
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.calibration import CalibratedEnsemble
+from dcsurv.messages import plural
 from dcsurv.report.blocks import Bullets, Section
 from dcsurv.report.performance import ENOUGH_EVENTS
 from dcsurv.report.study import Study
@@ -34,7 +35,8 @@ def model(study: Study) -> Section:
         curves.interpolation
     ]
     section.say(
-        f"{study.name}, trained on {trained.get('patients', 0):,} patients with {trained.get('events', 0):,} events. "
+        f"{study.name}, trained on {plural(trained.get('patients', 0), 'patient')} with "
+        f"{plural(trained.get('events', 0), 'event')}. "
         f"It predicts survival at {len(curves.times):,} times up to {study.when(float(curves.times[-1]))}; between "
         f"them curves run {words}."
     )
@@ -88,8 +90,8 @@ def limits(study: Study) -> Section:
     lines.append(f"Nothing is known beyond {study.when(last)}, the model’s last time; curves are held constant there.")
     if study.n_events < ENOUGH_EVENTS:
         lines.append(
-            f"The evaluation rests on {study.n_events} events, fewer than the {ENOUGH_EVENTS} that are commonly asked "
-            "for."
+            f"The evaluation rests on {plural(study.n_events, 'event')}, fewer than the {ENOUGH_EVENTS} that are "
+            "commonly asked for."
         )
     if study.y_train is None:
         lines.append(

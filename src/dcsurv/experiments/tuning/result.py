@@ -109,9 +109,7 @@ class TuningResult:
         if front.empty:
             causes = self.trials.loc[self.trials["cause"] != "", "cause"]
             told = f" The last one: {causes.iloc[-1]}." if len(causes) else ""
-            raise TuningError(
-                f"none of the {len(self.trials)} trials is complete, so there are no best settings.{told}"
-            )
+            raise TuningError(f"no trial is complete ({len(self.trials)} tried), so there are no best settings.{told}")
         if len(self.criterion.labels) == 1:
             return front.iloc[0]
         values = np.array(

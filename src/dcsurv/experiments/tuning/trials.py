@@ -18,6 +18,7 @@ from sklearn.base import clone
 
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.messages import plural
 from dcsurv.models import NetworkEstimator, SurvivalEstimator
 from dcsurv.search_space import TuningError
 from dcsurv.target import IntArray, Outcome, fold_indices
@@ -233,8 +234,8 @@ def make_indices(
         both = np.intersect1d(train, held_out)
         if both.size:
             raise TuningError(
-                f"pair {number} of folds has {both.size} rows on both sides, row {both[0]} for one. A patient to judge "
-                "a model with must not be one that it was trained on: take them off one side."
+                f"pair {number} of folds has {plural(both.size, 'row')} on both sides, row {both[0]} for one. A "
+                "patient to judge a model with must not be one that it was trained on: take them off one side."
             )
     return out
 

@@ -195,13 +195,11 @@ def problems(thing: object, text: str | None = None) -> list[str]:
 
 
 def signature(thing: object) -> inspect.Signature:
-    """The signature; that of an exception or a protocol, which nobody is meant to make, has no parameters."""
-    if inspect.isclass(thing) and (issubclass(thing, Exception) or getattr(thing, "_is_protocol", False)):
-        own = thing.__dict__.get("__init__")
-        return (
-            inspect.signature(own) if inspect.isfunction(own) and issubclass(thing, Exception) else inspect.Signature()
-        )
-    return inspect.signature(thing)
+    """The signature. A protocol, which nobody makes, and an exception with a message only have no parameters."""
+    if not inspect.isclass(thing) or not (issubclass(thing, Exception) or getattr(thing, "_is_protocol", False)):
+        return inspect.signature(thing)
+    ours = inspect.isfunction(thing.__init__) and issubclass(thing, Exception)
+    return inspect.signature(thing.__init__) if ours else inspect.Signature()
 
 
 def evaluated(thing: object, parameter: inspect.Parameter) -> object:

@@ -48,3 +48,9 @@ def test_a_wheel_in_an_empty_environment_runs_the_demo(tmp_path: Path) -> None:
     assert "CalibratedEnsemble" in done.stdout
     made = {path.name for path in (elsewhere / "dcsurv-demo").iterdir()}
     assert {"model.safetensors", "predictions.csv", "report.html"} <= made
+    tune = ["tune", "dcsurv-demo/metabric.csv", "--time", "days", "--event", "died", "-o", "settings.json"]
+    told = subprocess.run(
+        [tmp_path / "venv" / "bin" / "dcsurv", *tune], cwd=elsewhere, env=environment, capture_output=True, text=True
+    )
+    assert told.returncode == 2, told.stderr
+    assert 'pip install "dcsurv[tune]"' in told.stderr, "a plain install leaves it out, and says so"

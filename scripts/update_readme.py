@@ -247,8 +247,8 @@ def kinds() -> str:
     for kind in model_kinds():
         if kind.by_name:
             names = ", ".join(f"`{name}`" for name in (kind.name, *kind.variants))
-            rows.append((f"`{kind.model.__name__}`", names, kind.meaning, "yes" if kind.is_member else ""))
-    return _table(["model", "name", "what it is", "can be a member of the ensemble"], rows)
+            rows.append((f"`{kind.model.__name__}`", names, kind.meaning, "yes" if kind.is_member else "no"))
+    return _table(["model", "name", "what it is", "ensemble member"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -60,7 +60,7 @@ class NetworkEstimator(SurvivalEstimator):
     batch_size : int, default 128
         Rows per step.
     max_epochs : int, default 100
-        Most epochs.
+        Largest number of epochs.
     patience : int, default 10
         Training ends after this many epochs without a better validation loss; the best weights are restored.
     learning_rate : float, default 0.001

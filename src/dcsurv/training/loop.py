@@ -65,7 +65,7 @@ def train(
         Rows per step. The rows of an epoch are dealt into batches of nearly equal size, none smaller than two
         where there are two rows: batch normalisation and pair losses are undefined on one.
     max_epochs : int, default 100
-        Most epochs.
+        Largest number of epochs.
     patience : int, default 10
         Training ends after this many epochs without a better one.
     learning_rate : float, default 0.001

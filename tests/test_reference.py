@@ -38,7 +38,7 @@ ROOMS = [
     ),
 ]
 # Rooms whose docstrings are not in this form yet.
-OPEN: tuple[str, ...] = ("dcsurv.cohort",)
+OPEN: tuple[str, ...] = ()
 
 
 def listed() -> dict[str, str]:

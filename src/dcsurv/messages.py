@@ -125,7 +125,18 @@ class InputError(ValueError):
         self.message, self.parameter, self.remedy = message, parameter, remedy
 
     def say(self, speaker: Speaker) -> str:
-        """Return the text of the error in the speaker's words."""
+        """Return the text of the error in the speaker's words.
+
+        Parameters
+        ----------
+        speaker : callable
+            Says a parameter in the words of those who will read it.
+
+        Returns
+        -------
+        str
+            The message and the remedy.
+        """
         return f"{say(self.message, speaker)} {say(self.remedy, speaker)}".strip()
 
 

@@ -1,14 +1,16 @@
 """A user's table of patients: reading it, finding the outcome, guessing what columns hold, saying what will hurt."""
 
 from dcsurv.cohort.card import ModelCard, read_cohort_for
-from dcsurv.cohort.checks import check_cohort
-from dcsurv.cohort.cohort import Cohort, make_cohort, read_cohort, require_features
-from dcsurv.cohort.columns import Column, apply_columns, guess_columns
+from dcsurv.cohort.checks import check_cohort, require_features
+from dcsurv.cohort.coding import EventCoding, guess_coding
+from dcsurv.cohort.cohort import Cohort, make_cohort, read_cohort
+from dcsurv.cohort.columns import Column, guess_columns
 from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.features import apply_columns
 from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.horizons import UnusableHorizon, choose_horizons, last_usable_time, usable_horizons
-from dcsurv.cohort.outcome import EventCoding, OutcomeColumns, find_outcome, guess_coding
+from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import Table, inspect_table, read_chunks, read_table
 from dcsurv.durations import Horizon, describe_time, parse_duration, parse_horizons

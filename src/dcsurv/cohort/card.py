@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dcsurv.cohort.cohort import Cohort, cohort_from
-from dcsurv.cohort.columns import Column, Odd
+from dcsurv.cohort.columns import Column
 from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.features import Odd
 from dcsurv.cohort.formats import clean_name
 from dcsurv.cohort.horizons import choose_horizons
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import read_table
-from dcsurv.durations import Horizon
+from dcsurv.durations import Horizon, find_unit
 from dcsurv.messages import Message
 from dcsurv.persistence import ModelFileError
 
@@ -30,20 +31,36 @@ _VERSION = 1
 class ModelCard:
     """Facts about a model in plain data; no rows of patients.
 
-    Attributes
+    Parameters
     ----------
-    columns
+    columns : list of Column
         The features, in the order of the model.
-    outcome
+    horizons : list of Horizon
+        Times of interest.
+    outcome : OutcomeColumns or None, default None
         Where the training table kept the outcome; None for a model that was fitted in Python.
-    data
+    unit : str or None, default None
+        What times are measured in.
+    data : dict, default {}
         The training table: name, fingerprint, sizes.
-    trained_on
+    trained_on : str, default ""
         In words, which patients the model in the file was fitted to.
-    evaluation
+    created : str, default ""
+        When it was made.
+    evaluation : dict or None, default None
         What was measured when it was fitted, with which patients.
-    recalibrated_on
+    recalibrated_on : list of FittedOn, default []
         On whom the model was recalibrated later, oldest first; the model says it, not the card.
+
+    Examples
+    --------
+    >>> import dcsurv
+    >>> from dcsurv.cohort import ModelCard
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> card = ModelCard.of(dcsurv.CoxPH(time_unit="days").fit(X, y))
+    >>> len(card.columns), [horizon.label for horizon in card.horizons]
+    (9, ['3y', '7y', '10y'])
     """
 
     columns: list[Column]
@@ -57,7 +74,13 @@ class ModelCard:
     recalibrated_on: list[FittedOn] = field(default_factory=list)
 
     def attach(self, model: SurvivalModel) -> None:
-        """Let the card travel with a fitted model."""
+        """Let the card travel with a fitted model.
+
+        Parameters
+        ----------
+        model : SurvivalModel
+            The model; it keeps the card as ``card_``, also in its file.
+        """
         model.card_ = {
             "version": _VERSION,
             "columns": [column.to_dict() for column in self.columns],
@@ -71,7 +94,18 @@ class ModelCard:
         }
 
     def seen(self, digest: str | None) -> str | None:
-        """Return what a file with this digest was used for, "fitted to" or "recalibrated with", or None."""
+        """Tell whether the model has seen a file.
+
+        Parameters
+        ----------
+        digest : str or None
+            SHA-256 of its bytes.
+
+        Returns
+        -------
+        str or None
+            What it was used for, "fitted to" or "recalibrated with", or None.
+        """
         if digest is None:
             return None
         if self.data.get("sha256") == digest:
@@ -81,7 +115,18 @@ class ModelCard:
 
     @classmethod
     def of(cls, model: SurvivalModel) -> ModelCard:
-        """Return a model's card, or what can be said about a model that has none."""
+        """Return the card of a model.
+
+        Parameters
+        ----------
+        model : SurvivalModel
+            A fitted model.
+
+        Returns
+        -------
+        ModelCard
+            The card, or what can be said about a model that has none.
+        """
         recalibrated_on = [one.fitted_on_ for one in model.recalibrations]
         saved = getattr(model, "card_", None)
         if saved is None:
@@ -117,14 +162,27 @@ def read_cohort_for(
 
     Parameters
     ----------
-    time, event, start, event_values
-        As in :func:`read_cohort`, where they differ from the table that the model was fitted to.
-    **options
-        See :func:`read_table`.
+    model : SurvivalModel
+        The fitted model.
+    path : str or Path
+        The file: CSV, Parquet or Excel.
+    time : str or None, default None
+        The time column, if it is called otherwise than in the table that the model was fitted to.
+    event : str or None, default None
+        The event column, if it is called otherwise.
+    event_values : sequence of str, default ()
+        Values of the event column that mean the event, if they are others.
+    start : str or None, default None
+        The column of start dates, if it is called otherwise.
+    **options : dict
+        ``delimiter``, ``decimal``, ``encoding`` and ``sheet``, see :func:`read_table`.
 
     Returns
     -------
-    The patients, and values that the model does not know and that count as missing.
+    cohort : Cohort
+        The patients who have an outcome.
+    odd : list of Odd
+        Values that the model does not know and that count as missing.
     """
     card = ModelCard.of(model)
     table = read_table(path, **options)
@@ -140,7 +198,7 @@ def read_cohort_for(
     else:
         outcome = find_outcome(
             table.frame, time=clean_name(time or saved.time), event=clean_name(event or saved.event),  # type: ignore[union-attr]
-            start=start or (saved.start if saved else None), event_values=event_values, unit=card.unit,
+            start=start or (saved.start if saved else None), event_values=event_values, unit=find_unit(card.unit),
             date_format=saved.date_format if saved else None,
         )  # fmt: skip
     return cohort_from(table, outcome, card.columns, levels_of(model))

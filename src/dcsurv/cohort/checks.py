@@ -9,6 +9,7 @@ import numpy as np
 
 from dcsurv.cohort.cohort import Cohort
 from dcsurv.cohort.columns import ColumnReason
+from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.horizons import last_usable_time, least_at_risk
 from dcsurv.cohort.leakage import leaks, one_sided
@@ -75,10 +76,11 @@ def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Findi
     >>> from dcsurv.datasets import load_metabric
     >>> X, y = load_metabric()
     >>> table = X.assign(days=y["time"], died=y["event"], weeks=y["time"] / 7)
-    >>> worst = check_cohort(Cohort.from_frame(table, time="days", event="died", unit="days"))[0]
-    >>> worst.severity, worst.code, worst.columns, worst.parameter
-    ('warning', 'leakage', ('weeks',), 'drop')
-    >>> print(worst.remedy)
+    >>> findings = check_cohort(Cohort.from_frame(table, time="days", event="died", unit="days"))
+    >>> leak = next(finding for finding in findings if finding.code == "leakage")
+    >>> leak.severity, leak.columns, leak.parameter
+    ('warning', ('weeks',), 'drop')
+    >>> print(leak.remedy)
     If it was not known at time 0 (a date of death, a follow-up, another form of the outcome), use drop=['weeks'].
     """
     checks: tuple[Callable[[Cohort], Iterator[Finding]], ...] = (
@@ -88,6 +90,25 @@ def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Findi
     found += _follow_up(cohort, horizons)
     found += _reach(cohort)
     return sorted(found, key=lambda finding: _ORDER[finding.severity])
+
+
+def require_features(cohort: Cohort) -> None:
+    """Refuse a cohort of which no column is left to predict from.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The patients.
+
+    Raises
+    ------
+    CohortError
+        If there are no features.
+    """
+    if cohort.features.shape[1] == 0:
+        left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
+        reason = f" All were left out: {listed(left_out)}." if left_out else ""
+        raise CohortError(f"besides the outcome, {cohort.name} has no column to predict from.{reason}")
 
 
 def _times(cohort: Cohort) -> Iterator[Finding]:

@@ -13,12 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.cohort.binary_files import tidy_objects
-from dcsurv.cohort.columns import Column, Odd, apply_columns, guess_columns
+from dcsurv.cohort.columns import Column, guess_columns
 from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.features import Odd, apply_columns
 from dcsurv.cohort.formats import clean_name, clean_names
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import Table, read_table
-from dcsurv.messages import Message, Parameter, listed
+from dcsurv.messages import Message, Parameter
 from dcsurv.target import BoolArray, FloatArray, make_outcome
 
 
@@ -30,8 +31,10 @@ class Cohort:
     ----------
     features : DataFrame
         One row per patient with an outcome; numbers, text and the two words no and yes.
-    time, event : array of shape (n,)
-        The outcome as the table has it; :attr:`y` checks it.
+    time : array of float of shape (n,)
+        Times as the table has them; :attr:`y` checks them.
+    event : array of bool of shape (n,)
+        Whether the event was observed then.
     columns : list of Column
         What each column was taken as, also those that were left out.
     outcome : OutcomeColumns
@@ -96,8 +99,10 @@ class Cohort:
         ----------
         frame : DataFrame
             One row per patient, outcome included. It is not changed.
-        time, event : str
-            Names of the columns with the time under observation and with what ended it.
+        time : str
+            Name of the column with the time under observation.
+        event : str
+            Name of the column that says what ended it.
         start : str or None, default None
             A column of dates: then ``time`` holds dates too, and the duration is what lies between.
         event_values : sequence, default ()
@@ -107,8 +112,12 @@ class Cohort:
             What times are measured in: days, weeks, months or years. Between dates lie days by default.
         date_format : str or None, default None
             How dates are written, such as ``%d/%m/%Y``; guessed by default.
-        categorical, numeric, drop : sequence of str, default ()
-            Columns to take as groups, to take as numbers, and to leave out; what the others hold is guessed.
+        categorical : sequence of str, default ()
+            Columns to take as groups; what the others hold is guessed.
+        numeric : sequence of str, default ()
+            Columns to take as numbers.
+        drop : sequence of str, default ()
+            Columns to leave out.
         name : str, default "table"
             What to call the table.
 
@@ -153,7 +162,18 @@ class Cohort:
         return int(self.event.sum())
 
     def take(self, rows: npt.NDArray[np.int64]) -> Cohort:
-        """Return some of the patients."""
+        """Return some of the patients.
+
+        Parameters
+        ----------
+        rows : array of int
+            Their positions, from 0.
+
+        Returns
+        -------
+        Cohort
+            These patients, in this order.
+        """
         return replace(
             self, features=self.features.iloc[rows], time=self.time[rows], event=self.event[rows],
             rows=None if self.rows is None else self.rows[rows],
@@ -192,8 +212,10 @@ def read_cohort(
     ----------
     path : str or Path
         The file: CSV, Parquet or Excel.
-    time, event : str
-        Names of the columns with the time under observation and with what ended it.
+    time : str
+        Name of the column with the time under observation.
+    event : str
+        Name of the column that says what ended it.
     start : str or None, default None
         A column of dates: then ``time`` holds dates too, and the duration is what lies between.
     event_values : sequence, default ()
@@ -202,9 +224,13 @@ def read_cohort(
         What times are measured in: days, weeks, months or years. Between dates lie days by default.
     date_format : str or None, default None
         How dates are written, such as ``%d/%m/%Y``; guessed by default.
-    categorical, numeric, drop : sequence of str, default ()
-        Columns to take as groups, to take as numbers, and to leave out; what the others hold is guessed.
-    **options
+    categorical : sequence of str, default ()
+        Columns to take as groups; what the others hold is guessed.
+    numeric : sequence of str, default ()
+        Columns to take as numbers.
+    drop : sequence of str, default ()
+        Columns to leave out.
+    **options : dict
         ``delimiter``, ``decimal``, ``encoding`` and ``sheet``, see :func:`read_table`.
 
     Returns
@@ -242,7 +268,7 @@ def make_cohort(table: Table, **columns: Any) -> Cohort:
     ----------
     table : Table
         From :func:`read_table`.
-    **columns
+    **columns : dict
         ``time``, ``event`` and all else that :func:`read_cohort` takes about columns.
 
     Returns
@@ -357,22 +383,3 @@ def _assembled(
         notes=list(source.notes),
     )  # fmt: skip
     return cohort, odd
-
-
-def require_features(cohort: Cohort) -> None:
-    """Refuse a cohort of which no column is left to predict from.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        The patients.
-
-    Raises
-    ------
-    CohortError
-        If there are no features.
-    """
-    if cohort.features.shape[1] == 0:
-        left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
-        reason = f" All were left out: {listed(left_out)}." if left_out else ""
-        raise CohortError(f"besides the outcome, {cohort.name} has no column to predict from.{reason}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from dcsurv.cohort.cells import NO, YES, examples, level_texts, to_numbers
 from dcsurv.cohort.dates import holds_dates
 from dcsurv.cohort.errors import CohortError, no_such_column
 from dcsurv.cohort.formats import UNNAMED
-from dcsurv.messages import Message, Parameter, listed, plural
-from dcsurv.plain import level_text
+from dcsurv.messages import Message, listed, plural
 
 ColumnKind: TypeAlias = Literal["number", "category", "yes/no", "left out"]
 ColumnReason: TypeAlias = Literal[
@@ -22,37 +22,12 @@ ColumnReason: TypeAlias = Literal[
     "mixed", "levels",
 ]  # fmt: skip
 
-YES = frozenset(
-    {
-        "yes",
-        "y",
-        "true",
-        "t",
-        "ja",
-        "j",
-        "wahr",
-        "oui",
-        "vrai",
-        "si",
-        "sí",
-        "sì",
-        "sim",
-        "+",
-        "present",
-        "pos",
-        "positive",
-    }
-)
-NO = frozenset(
-    {"no", "n", "false", "f", "nein", "falsch", "non", "faux", "não", "nao", "nee", "absent", "neg", "negative"}
-)
-
 # A column of words in which this share are numbers is one of numbers; the other words count as missing.
-_NUMBER_SHARE = 0.8
+NUMBER_SHARE = 0.8
 # As many different words as this, or as this share of the patients, are names or free text, not groups of patients.
 _FEW_LEVELS, _MANY_LEVELS, _LEVEL_SHARE = 20, 255, 0.2
 # Fewer known values than this say nothing, and a part of the patients may well hold none of them.
-_FEW_VALUES, _KNOWN_SHARE = 10, 0.05
+FEW_VALUES, _KNOWN_SHARE = 10, 0.05
 _ID_NAME = re.compile(
     r"(?:^|[\W_])(?:id|ids|mrn|pid|uid|uuid|key|index|patient|subject|row|nr|no|number|nummer|rownames)(?:$|[\W_])|ID$",
     re.I,
@@ -71,16 +46,23 @@ class Column:
         What it is taken as.
     missing : float, default 0.0
         Share of the patients without a value.
-    reason : str or None, default None
-        What its owner should know, as a code: why it is left out (``no value``, ``few values``, ``dates``,
-        ``constant``, ``constant or empty``, ``identifier``, ``row number``, ``free text``), or what it holds
-        (``mixed``: numbers and words; ``levels``).
+    reason : {"no value", "few values", "dates", "constant", "constant or empty", "identifier", "row number", \
+"free text", "mixed", "levels"} or None, default None
+        What its owner should know: why it is left out, or that it holds numbers and words, or levels.
     chosen : bool, default False
         Whether the kind was asked for rather than guessed.
-    numbers : Mapping of str to int, default {}
+    numbers : mapping of str to int, default {}
         The numbers behind the reason, by name.
     examples : tuple, default ()
         Values of the table behind the reason, for the screen only: they are not among what is stored.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dcsurv.cohort import guess_columns
+    >>> column, = guess_columns(pd.DataFrame({"clinic": ["Basel"] * 30}))
+    >>> column.kind, column.reason, column.text
+    ('left out', 'constant', "is always 'Basel'")
     """
 
     name: str
@@ -126,7 +108,18 @@ class Column:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Column:
-        """Return a stored column. Those stored by version 0.1.0 have no reason."""
+        """Return a stored column.
+
+        Parameters
+        ----------
+        saved : mapping of str
+            From :meth:`to_dict`. Columns stored by version 0.1.0 have no reason.
+
+        Returns
+        -------
+        Column
+            Without the examples, which are not stored.
+        """
         return cls(
             saved["name"], saved["kind"], saved["missing"], saved.get("reason"), saved["chosen"],
             saved.get("numbers", {}),
@@ -167,8 +160,12 @@ def guess_columns(
     ----------
     frame : DataFrame
         One row per patient, without the columns of the outcome.
-    categorical, numeric, drop : sequence of str, default ()
-        Columns to take as groups, to take as numbers, and to leave out.
+    categorical : sequence of str, default ()
+        Columns to take as groups.
+    numeric : sequence of str, default ()
+        Columns to take as numbers.
+    drop : sequence of str, default ()
+        Columns to leave out.
 
     Returns
     -------
@@ -209,7 +206,7 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
     if asked is None:
         return replace(_guess(known, len(column)), missing=missing)
     if asked == "number" and (bad := to_numbers(known).isna()).any():
-        if bad.mean() > 1 - _NUMBER_SHARE:
+        if bad.mean() > 1 - NUMBER_SHARE:
             raise CohortError(
                 Message(
                     "{numeric} names the column {name!r}, but {bad} of its {known} values are not numbers, such as "
@@ -217,7 +214,7 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
                     name=name,
                     bad=int(bad.sum()),
                     known=len(known),
-                    examples=listed(_examples(known[bad]), 3),
+                    examples=listed(examples(known[bad]), 3),
                 ),
                 parameter="numeric",
                 remedy=Message("Leave it out of {numeric}, or repair it."),
@@ -229,13 +226,13 @@ def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
 def _mixed(known: pd.Series, bad: pd.Series) -> Column:
     words = known[bad]
     return Column(
-        str(known.name), "number", reason="mixed", numbers={"count": len(words)}, examples=tuple(_examples(words))
+        str(known.name), "number", reason="mixed", numbers={"count": len(words)}, examples=tuple(examples(words))
     )
 
 
 def _guess(known: pd.Series, n_rows: int) -> Column:
     name = str(known.name)
-    if len(known) < min(_FEW_VALUES, int(np.ceil(_KNOWN_SHARE * n_rows))):
+    if len(known) < min(FEW_VALUES, int(np.ceil(_KNOWN_SHARE * n_rows))):
         return Column(name, "left out", reason="few values", numbers={"count": len(known), "rows": n_rows})
     if holds_dates(known):
         return Column(name, "left out", reason="dates")
@@ -243,7 +240,7 @@ def _guess(known: pd.Series, n_rows: int) -> Column:
         return _constant(known) or Column(name, "yes/no")
     values = to_numbers(known)
     bad = values.isna()
-    if bad.mean() <= 1 - _NUMBER_SHARE and (not bad.any() or known[~bad].nunique() > 2):
+    if bad.mean() <= 1 - NUMBER_SHARE and (not bad.any() or known[~bad].nunique() > 2):
         if bad.any():
             return _mixed(known, bad)
         return _constant(values) or _identifier(values) or Column(name, "number")
@@ -279,130 +276,3 @@ def _identifier(values: pd.Series) -> Column | None:
     if _ID_NAME.search(name) or name.startswith(UNNAMED):
         return Column(name, "left out", reason="identifier", numbers={"count": len(values)})
     return None
-
-
-_SEVERAL = {"not a number": "not numbers"}
-
-
-@dataclass(frozen=True)
-class Odd:
-    """Values of a column that are not what the column holds, and therefore count as missing."""
-
-    column: str
-    what: str
-    count: int
-    examples: tuple[str, ...]
-
-    def describe(self) -> str:
-        """Return a sentence for the user."""
-        one = self.count == 1
-        return (
-            f"{plural(self.count, 'value')} of {self.column!r} {'is' if one else 'are'} "
-            f"{self.what if one else _SEVERAL.get(self.what, self.what)}, such as {listed(self.examples, 5)}, and "
-            f"{'counts' if one else 'count'} as missing."
-        )
-
-    def __add__(self, other: Odd) -> Odd:
-        examples = tuple(dict.fromkeys(self.examples + other.examples))
-        return Odd(self.column, self.what, self.count + other.count, examples)
-
-
-def apply_columns(
-    frame: pd.DataFrame, columns: Iterable[Column], levels: Mapping[str, Sequence[str]] | None = None
-) -> tuple[pd.DataFrame, list[Odd]]:
-    """Return the features in their types, and what had to be taken for missing.
-
-    Parameters
-    ----------
-    levels
-        Known levels of categories; others count as missing.
-
-    Raises
-    ------
-    CohortError
-        If a column is not there, or holds something else than before.
-    """
-    used = [column for column in columns if column.kind != "left out"]
-    require_columns(used, [str(name) for name in frame.columns])
-    parts: dict[str, pd.Series] = {}
-    odd: list[Odd] = []
-    for column in used:
-        values, found = _apply(frame[column.name], column, (levels or {}).get(column.name))
-        parts[column.name] = values
-        if found:
-            odd.append(found)
-    return pd.DataFrame(parts, index=frame.index), odd
-
-
-def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
-    """Refuse a table that lacks columns of the model."""
-    known = set(present)
-    absent = [column.name for column in columns if column.kind != "left out" and column.name not in known]
-    if absent:
-        raise CohortError(
-            f"the model needs {listed(absent, 12)}, which the table does not have. It has {listed(present, 12)}.",
-            remedy="Columns are found by name, in any order: rename those that are there, or add them.",
-        )
-
-
-def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> tuple[pd.Series, Odd | None]:
-    known = values.dropna()
-    if column.kind == "category":
-        out = level_texts(values)
-        bad = pd.Series(False, index=known.index) if levels is None else ~out[known.index].isin(set(levels))
-        out = out.where(~bad.reindex(values.index, fill_value=False))
-        what = "unknown to the model"
-    elif column.kind == "number":
-        out = to_numbers(values)
-        bad = out[known.index].isna()
-        what = "not a number"
-    else:
-        folded = level_texts(known).str.casefold()
-        positive, negative = folded.isin(YES | {"1"}), folded.isin(NO | {"0"})
-        bad = ~(positive | negative)
-        words = pd.Series(np.where(positive, "yes", "no"), index=known.index).where(~bad)
-        out = words.reindex(values.index).astype(pd.CategoricalDtype(["no", "yes"]))
-        what = "neither yes nor no"
-    if not bad.any():
-        return out, None
-    odd = Odd(column.name, what, int(bad.sum()), tuple(_examples(known[bad])[:5]))
-    if bad.mean() > 1 - _NUMBER_SHARE and len(known) >= _FEW_VALUES:
-        kind = {"number": "numbers", "yes/no": "yes and no"}.get(column.kind, f"one of {listed(levels or (), 8)}")
-        raise CohortError(
-            f"{odd.count} of {len(known)} values of {column.name!r} are {_SEVERAL.get(what, what)}, such as "
-            f"{listed(odd.examples, 3)}, where the model expects {kind}.",
-            parameter="decimal",
-            remedy=Message(
-                "Check that it is the right column; decimal commas are read with {decimal}",
-                decimal=Parameter("decimal", ","),
-            ),
-        )
-    return out, odd
-
-
-def to_numbers(values: pd.Series) -> pd.Series:
-    """Return numbers, NaN where a value is missing or no finite number."""
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "fiu":
-        out = values.astype(np.float64)
-    else:
-        out = pd.Series(
-            pd.to_numeric(values.astype(object), errors="coerce").to_numpy(np.float64, na_value=np.nan),
-            index=values.index,
-            name=values.name,
-        )
-    return out.where(np.isfinite(out))
-
-
-def level_texts(values: pd.Series) -> pd.Series:
-    """Return levels as text, in which 1, 1.0 and "1.0" are the same; missing ones stay missing."""
-    uniques = {value: level_text(_number_in(value)) for value in values.dropna().unique()}
-    return values.map(uniques).astype(object)
-
-
-def _number_in(cell: Any) -> Any:
-    """Return the number in a cell of a text file that holds a whole one, such as 1.0, else the cell."""
-    return cell.split(".")[0] if isinstance(cell, str) and re.fullmatch(r"[+-]?\d+\.0+", cell) else cell
-
-
-def _examples(values: pd.Series) -> list[str]:
-    return [str(value) for value in values.value_counts().index]

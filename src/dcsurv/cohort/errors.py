@@ -11,13 +11,13 @@ from dcsurv.messages import InputError, Message, Parameter, listed
 class CohortError(InputError):
     """A table of patients that cannot be used as asked: what was wrong, what arrived, what to do.
 
-    Parameters
+    Attributes
     ----------
     message : str
         What was wrong and what arrived.
-    parameter : str or None, default None
+    parameter : str or None
         The parameter concerned, if it is one.
-    remedy : str, default ""
+    remedy : str
         What to do.
 
     Examples

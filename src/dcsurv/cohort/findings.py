@@ -29,8 +29,20 @@ class Finding:
         The parameter that the remedy is about, if it is one.
     columns : tuple of str, default ()
         The columns concerned.
-    numbers : Mapping of str to float, default {}
+    numbers : mapping of str to float, default {}
         The numbers behind the message, by name.
+
+    Examples
+    --------
+    >>> from dcsurv.cohort import Cohort, check_cohort
+    >>> from dcsurv.datasets import load_flchain
+    >>> X, y = load_flchain()
+    >>> cohort = Cohort.from_frame(X.assign(days=y["time"], died=y["event"]), time="days", event="died")
+    >>> for finding in check_cohort(cohort)[:3]:
+    ...     print(finding.severity, finding.code, dict(finding.numbers))
+    warning time-zero {'rows': 3}
+    note some-missing {}
+    note last-usable-horizon {'time': 4990.0}
     """
 
     severity: Severity
@@ -42,7 +54,18 @@ class Finding:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self, speaker: Speaker = str) -> dict[str, Any]:
-        """Return all of it as plain data, with parameters in the speaker's words."""
+        """Return all of it as plain data.
+
+        Parameters
+        ----------
+        speaker : callable, default str
+            Says a parameter in the words of those who will read it.
+
+        Returns
+        -------
+        dict
+            Texts, lists and numbers, by name.
+        """
         return {
             "severity": self.severity,
             "code": self.code,

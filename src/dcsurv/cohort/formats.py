@@ -22,7 +22,7 @@ Kind = Literal["csv", "parquet", "excel"]
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How a file is read.
+    r"""How a file is read.
 
     Parameters
     ----------
@@ -36,7 +36,9 @@ class TableFormat:
         Names that the file has more than once.
     notes : tuple of str, default ()
         What was guessed or renamed and deserves a look.
-    encoding, delimiter : str or None, default None
+    encoding : str or None, default None
+        Of a text file.
+    delimiter : str or None, default None
         Of a text file.
     decimal : str, default "."
         Of a text file.
@@ -48,6 +50,17 @@ class TableFormat:
         Columns of a text file with decimal commas in which points group digits: 1.003 is a thousand and three.
     verbatim : tuple of str, default ()
         Columns of a text file in which decimal signs stay as they are, such as identifiers to be copied.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dcsurv.cohort import inspect_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "patients.csv")
+    ...     _ = path.write_bytes("größe;age\n1,75;61\n".encode("cp1252"))
+    ...     form = inspect_table(path)
+    >>> form.describe(), form.columns
+    ('CSV, semicolons, decimal comma, cp1252', ('größe', 'age'))
     """
 
     file: TableFile

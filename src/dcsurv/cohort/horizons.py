@@ -35,6 +35,15 @@ class UnusableHorizon:
         What is missing at that time.
     limit : float
         The first event, or the time until which patients were followed.
+
+    Examples
+    --------
+    >>> from dcsurv.cohort import usable_horizons
+    >>> from dcsurv.datasets import load_metabric
+    >>> _, y = load_metabric()
+    >>> usable, (late,) = usable_horizons([1826.25, 20000], y)
+    >>> usable, late.why, late.describe("days")
+    ([1826.25], 'follow-up over', 'follow-up of these patients ends at 10,656 days (29.2 years)')
     """
 
     time: float
@@ -42,7 +51,18 @@ class UnusableHorizon:
     limit: float
 
     def describe(self, unit: str | None) -> str:
-        """Return the reason in words."""
+        """Return the reason in words.
+
+        Parameters
+        ----------
+        unit : str or None
+            What times are measured in.
+
+        Returns
+        -------
+        str
+            Half a sentence.
+        """
         limit = describe_time(self.limit, unit)
         return {
             "no event yet": "no patient here has had the event by then",

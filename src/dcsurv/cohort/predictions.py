@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from dcsurv.cohort.card import ModelCard, levels_of
-from dcsurv.cohort.columns import Odd, apply_columns, require_columns
 from dcsurv.cohort.errors import CohortError, no_such_column
+from dcsurv.cohort.features import Odd, apply_columns, require_columns
 from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.reading import read_chunks
 from dcsurv.curves import SurvivalCurves
@@ -37,16 +37,40 @@ _DECIMALS = 6
 class Predictor:
     """A model that predicts tables: survival and risk at horizons, median, restricted mean, bands and reach.
 
+    Parameters
+    ----------
+    model : SurvivalModel
+        A fitted model.
+    card : ModelCard
+        What its columns hold.
+    horizons : sequence of Horizon
+        Times of interest, the earliest first.
+    keep : sequence of str, default ()
+        Columns of the table, such as an identifier, that are copied to the predictions.
+    bands : float or None, default None
+        Level of the bands around survival, or None for none.
+
     Attributes
     ----------
-    keep
-        Columns of the table, such as an identifier, that are copied to the predictions.
-    bands
-        Level of the bands around survival, or None for none.
-    rows, odd
-        Patients predicted so far, and values that had to be taken for missing.
-    beyond
+    rows : int
+        Patients predicted so far.
+    odd : dict
+        Values that had to be taken for missing, by column and reason.
+    beyond : dict of str to int
         Of these patients, for how many each horizon lies beyond what training patients like them were followed.
+
+    Examples
+    --------
+    >>> import dcsurv
+    >>> from dcsurv.cohort import ModelCard, Predictor, parse_horizons
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric()
+    >>> model = dcsurv.CoxPH(time_unit="days").fit(X, y)
+    >>> predictor = Predictor(model, ModelCard.of(model), parse_horizons("5y", "days"))
+    >>> predictor.predict(X.head(2))[["row", "survival_5y", "risk_5y"]].round(2)
+       row  survival_5y  risk_5y
+    0    1         0.87     0.13
+    1    2         0.63     0.37
     """
 
     model: SurvivalModel
@@ -54,9 +78,9 @@ class Predictor:
     horizons: Sequence[Horizon]
     keep: Sequence[str] = ()
     bands: float | None = None
-    rows: int = 0
-    odd: dict[tuple[str, str], Odd] = field(default_factory=dict)
-    beyond: dict[str, int] = field(default_factory=dict)
+    rows: int = field(default=0, init=False)
+    odd: dict[tuple[str, str], Odd] = field(default_factory=dict, init=False)
+    beyond: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._levels = levels_of(self.model)
@@ -72,7 +96,18 @@ class Predictor:
         return [*names, "median", f"mean_to_{self.horizons[-1].label}", "followed_to"]
 
     def chunks(self, form: TableFormat) -> Iterator[pd.DataFrame]:
-        """Yield the predictions of a file, in its order."""
+        """Yield the predictions of a file, in its order.
+
+        Parameters
+        ----------
+        form : TableFormat
+            How the file is read, from :func:`inspect_table`.
+
+        Yields
+        ------
+        DataFrame
+            The predictions of the next patients.
+        """
         for name in self.keep:
             if name not in form.columns:
                 raise no_such_column(name, "keep", list(form.columns))
@@ -88,7 +123,18 @@ class Predictor:
             )
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return one row of predictions per row of a table."""
+        """Predict the patients of a table.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            One row per patient, with the columns of the model.
+
+        Returns
+        -------
+        DataFrame
+            One row of predictions per row.
+        """
         features, odd = apply_columns(frame, self.card.columns, self._levels)
         for one in odd:
             key = (one.column, one.what)
@@ -136,7 +182,22 @@ def _restricted_mean(curves: SurvivalCurves, end: float) -> FloatArray:
 
 
 def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> Iterator[int]:
-    """Write the predictions of a file to CSV or Parquet, all or nothing; yield the number of rows so far."""
+    """Write the predictions of a file to CSV or Parquet, all or nothing.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model and what is predicted.
+    form : TableFormat
+        How the file with the patients is read, from :func:`inspect_table`.
+    path : Path
+        The file to write, ``.csv`` or ``.parquet``.
+
+    Yields
+    ------
+    int
+        The number of rows so far; the file is there when there are no more.
+    """
     writer = _parquet_writer if path.suffix.lower() == ".parquet" else _csv_writer
     with written_atomically(path) as stream, writer(stream, predictor, form) as write:
         for predicted in predictor.chunks(form):

@@ -21,7 +21,7 @@ _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
 
 @dataclass(frozen=True)
 class Table:
-    """A table and how it was read.
+    r"""A table and how it was read.
 
     Parameters
     ----------
@@ -33,6 +33,17 @@ class Table:
         SHA-256 of the bytes of the file, its fingerprint.
     notes : list of str, default []
         What was guessed or renamed and deserves a look.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dcsurv.cohort import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "patients.tsv")
+    ...     _ = path.write_bytes(b"age\tsex\n61.5\tf\nNA\tm\n")
+    ...     table = read_table(path)
+    >>> table.frame["age"].tolist(), table.digest[:8]
+    (['61.5', nan], '69346e77')
     """
 
     frame: pd.DataFrame
@@ -48,7 +59,7 @@ def read_table(path: str | Path, **options: Any) -> Table:
     ----------
     path : str or Path
         ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.xlsx``.
-    **options
+    **options : dict
         ``delimiter``, ``decimal``, ``encoding`` (text files), ``sheet`` (Excel); what is not given is guessed.
 
     Returns

@@ -37,8 +37,6 @@ ROOMS = [
         if module.ispkg and not re.search(r"\._|\.cli\b", module.name)
     ),
 ]
-# Rooms whose docstrings are not in this form yet.
-OPEN: tuple[str, ...] = ()
 
 
 def listed() -> dict[str, str]:
@@ -62,9 +60,7 @@ def named(name: str) -> object:
 
 TEMPLATES = listed()
 LISTED = {name: named(name) for name in TEMPLATES}
-PUBLIC = {
-    name: thing for name, thing in LISTED.items() if thing is not None and not thing.__module__.startswith(OPEN or "-")
-}
+PUBLIC = {name: thing for name, thing in LISTED.items() if thing is not None}
 # Exceptions and protocols are met, not made.
 CLASSES = {
     name: thing

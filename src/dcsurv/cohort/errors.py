@@ -15,9 +15,9 @@ class CohortError(InputError):
     ----------
     message : str
         What was wrong and what arrived.
-    parameter : str or None
+    parameter : str or None, default None
         The parameter concerned, if it is one.
-    remedy : str
+    remedy : str, default ""
         What to do.
 
     Examples

@@ -15,9 +15,7 @@ SOURCE = Path(dcsurv.__file__).parent
 MODULES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
 
 # Names that may mean two things, each with the reason.
-SHARED_NAMES: dict[str, str] = {
-    "Criterion": "of a training (models.dcs) and of a search (experiments.tuning)",
-}
+SHARED_NAMES: dict[str, str] = {}
 
 
 def test_a_name_means_one_thing() -> None:

@@ -18,6 +18,7 @@ from dcsurv.metrics import default_horizons, evaluate
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
 from dcsurv.models import SurvivalModel
 from dcsurv.models.baseline import thinned
+from dcsurv.plain import plain
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, fold_indices
 
 _FOLDS = 5
@@ -174,10 +175,8 @@ def _ratios(table: pd.DataFrame, horizons: FloatArray) -> FloatArray:
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return metrics as plain data."""
-    return [
-        {"metric": metric, "horizon": None if np.isnan(at) else at, "value": value if np.isfinite(value) else None}
-        for metric, at, value in zip(table["metric"], table["horizon"], table["value"], strict=True)
-    ]
+    rows: list[dict[str, Any]] = plain(table[["metric", "horizon", "value"]].to_dict("records"), finite=True)
+    return rows
 
 
 def _cross_fitted(

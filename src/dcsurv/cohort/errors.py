@@ -11,7 +11,7 @@ from dcsurv.messages import InputError, Message, Parameter, listed
 class CohortError(InputError):
     """A table of patients that cannot be used as asked: what was wrong, what arrived, what to do.
 
-    Attributes
+    Parameters
     ----------
     message : str
         What was wrong and what arrived.

@@ -32,7 +32,7 @@ from dcsurv.target import FloatArray, IntArray, Outcome
 # The paper's names of its three grids.
 _SPACINGS: dict[str, Spacing] = {"quant": "quantile", "log": "log", "linear": "linear"}
 
-Criterion: TypeAlias = Literal["likelihood", "ranked", "weighted"]
+TrainingCriterion: TypeAlias = Literal["likelihood", "ranked", "weighted"]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -94,7 +94,7 @@ class DCS(EncoderDecoderEstimator):
     lam: float = 0.5
     sigma: float = 1.0
     event_censored_pairs: bool = True
-    criterion: Criterion | None = None
+    criterion: TrainingCriterion | None = None
     feature_bins: int = 0
     bidirectional: bool = False
     skip: bool = False
@@ -128,15 +128,14 @@ class DCS(EncoderDecoderEstimator):
         if network.embedding is not None:
             network.embedding.set_bins(X)
 
-    def _criterion(self) -> Criterion:
+    def _criterion(self) -> TrainingCriterion:
         return self.criterion or ("ranked" if self.convention == "paper" else "likelihood")
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        if self.criterion not in (None, *get_args(Criterion)):
-            raise ValueError(
-                f"criterion is {self.criterion!r}, but None or one of {', '.join(get_args(Criterion))} is expected."
-            )
+        known = get_args(TrainingCriterion)
+        if self.criterion not in (None, *known):
+            raise ValueError(f"criterion is {self.criterion!r}, but None or one of {', '.join(known)} is expected.")
 
     def bucket(self, y: Outcome) -> IntArray:
         bucket = super().bucket(y)

@@ -194,15 +194,16 @@ def test_a_million_rows_in_little_memory(cox: Path, tmp_path: Path) -> None:
         for _ in range(50):
             file.write(body)
     watch = (
-        "import resource, sys; from dcsurv.cli import app; app(standalone_mode=False);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "import pathlib, re, pandas, pyarrow.parquet, torch; from dcsurv.cli import app\n"
+        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
+        "before = peak(); app(standalone_mode=False); print(peak() - before)"
     )
     command = [sys.executable, "-c", watch, "predict", cox, tmp_path / "big.csv", "-o", tmp_path / "out.parquet"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "1,000,000 patients" in done.stdout
-    peak = int(done.stdout.split()[-1]) / 1024
-    assert peak < 1024, f"{peak:.0f} MB"
+    grown = int(done.stdout.split()[-1]) / 1024  # over what the libraries take, which builds of torch differ in
+    assert grown < 512, f"{grown:.0f} MB"
     rows = pd.read_parquet(tmp_path / "out.parquet", columns=["row"])["row"]
     assert len(rows) == 1_000_000
     assert rows.iloc[-1] == 1_000_000

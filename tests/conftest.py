@@ -56,6 +56,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if r"\x" in item.nodeid:
+            raise pytest.UsageError(
+                f"{item.nodeid} is named by raw bytes, which may differ between processes. Give its parameters ids."
+            )
     seed = config.getoption("--shuffle")
     if seed is None:
         items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -15,8 +16,12 @@ from typer.testing import CliRunner
 
 import dcsurv
 from dcsurv.cli import app
-from dcsurv.cohort import ModelCard
+from dcsurv.cohort import ModelCard, read_cohort
 
+# How the library names its parameters to those who call it from Python.
+PYTHON_WORDS = re.compile(
+    rf"\b({'|'.join(inspect.signature(read_cohort).parameters)}|sheet|delimiter|decimal|encoding)="
+)
 OUTCOME = ("--time", "days", "--event", "died")
 SMALL = ("--set", "max_epochs=2", "--set", "n_nodes=6", "--set", "encoder_size=4", "--set", "decoder_size=4")
 
@@ -46,6 +51,7 @@ def run(*arguments: Any, code: int = 0) -> Any:
     done = CliRunner().invoke(app, [str(one) for one in arguments])
     text = done.stdout + done.stderr
     assert "Traceback" not in text, text
+    assert not re.search(PYTHON_WORDS, text), text
     assert done.exit_code == code, text
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -14,6 +14,7 @@ from dcsurv.models.grid_model import GridEstimator
 from dcsurv.models.kamran import Kamran
 from dcsurv.models.network import NetworkEstimator
 from dcsurv.models.paper import paper_settings
+from dcsurv.models.spline_cox import SplineCox
 
 __all__ = [
     "DCS",
@@ -27,6 +28,7 @@ __all__ = [
     "GridEstimator",
     "Kamran",
     "NetworkEstimator",
+    "SplineCox",
     "SurvivalEstimator",
     "SurvivalModel",
     "paper_settings",

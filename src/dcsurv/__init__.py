@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dcsurv.follow_up import FollowUp, study_follow_up
     from dcsurv.grid import TimeGrid
     from dcsurv.kinds import ModelKind
-    from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineCox, paper_settings
+    from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox, paper_settings
     from dcsurv.persistence import load
     from dcsurv.report import write_report
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
@@ -32,6 +32,7 @@ __all__ = [
     "Kamran",
     "ModelKind",
     "Recalibrated",
+    "SplineAFT",
     "SplineCox",
     "SurvivalCurves",
     "TimeGrid",
@@ -57,7 +58,9 @@ __all__ = [
 
 _ROOM_OF = {
     **dict.fromkeys(("CalibratedEnsemble", "Recalibrated", "recalibrate"), "calibration"),
-    **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "SplineCox", "paper_settings"), "models"),
+    **dict.fromkeys(
+        ("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "SplineAFT", "SplineCox", "paper_settings"), "models"
+    ),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),

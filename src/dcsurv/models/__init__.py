@@ -14,6 +14,7 @@ from dcsurv.models.grid_model import GridEstimator
 from dcsurv.models.kamran import Kamran
 from dcsurv.models.network import NetworkEstimator
 from dcsurv.models.paper import paper_settings
+from dcsurv.models.spline_aft import SplineAFT
 from dcsurv.models.spline_cox import SplineCox
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "GridEstimator",
     "Kamran",
     "NetworkEstimator",
+    "SplineAFT",
     "SplineCox",
     "SurvivalEstimator",
     "SurvivalModel",

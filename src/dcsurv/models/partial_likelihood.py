@@ -79,9 +79,9 @@ class PartialLikelihood:
         self.at_risk: IntArray = np.searchsorted(-time, -when[self.start], side="right")
         self.later: IntArray = np.searchsorted(-when[self.start], -time, side="left")
 
-    def at_log_risk(self, log_risk: FloatArray) -> Point:
+    def evaluate(self, coef: FloatArray, linear: FloatArray) -> Point:
         """Return the likelihood where the sorted patients have these log risks."""
-        log_risk = np.clip(log_risk - log_risk.mean(), -_LARGEST, _LARGEST)
+        log_risk = np.clip(linear - linear.mean(), -_LARGEST, _LARGEST)
         risk = self.weight * np.exp(log_risk)
         of_ties = np.add.reduceat(risk[self.at], self.start)
         total = np.cumsum(risk)[self.at_risk - 1][self.tied] - self.share * of_ties[self.tied]

@@ -1,0 +1,139 @@
+"""The likelihood of accelerated failure times, in the form in which it has one maximum.
+
+With a = 1 / σ and g = β / σ, z = a log t - g0 - g x is linear in what is sought, and the logarithms of density and
+survival of every distribution here are concave in z: Newton's steps, shortened where they must be, reach the maximum
+from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+from scipy.special import expit, log_ndtr, ndtr
+
+from dcsurv.target import BoolArray, FloatArray
+
+# log f or log S of z, by event, and its first and second derivatives.
+Parts: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+# exp of more would overflow in sums and squares.
+_LARGEST = 200.0
+# What keeps 1 / σ finite where all events fall on one time.
+_PULL = 1 / 2500
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A distribution of z = (log T - location) / σ.
+
+    Attributes
+    ----------
+    parts
+        (z, event) -> log density where there was an event and log survival elsewhere, with two derivatives.
+    survival
+        z -> S.
+    mean, deviation
+        Of z.
+    """
+
+    parts: Callable[[FloatArray, BoolArray], Parts]
+    survival: Callable[[FloatArray], FloatArray]
+    mean: float
+    deviation: float
+
+
+def _weibull(z: FloatArray, event: BoolArray) -> Parts:
+    hazard = np.exp(np.minimum(z, _LARGEST))
+    return np.where(event, z, 0.0) - hazard, event - hazard, -hazard
+
+
+def _log_logistic(z: FloatArray, event: BoolArray) -> Parts:
+    share, count = expit(z), 1.0 + event
+    return np.where(event, z, 0.0) - count * np.logaddexp(0.0, z), event - count * share, -count * share * (1 - share)
+
+
+def _log_normal(z: FloatArray, event: BoolArray) -> Parts:
+    alive = log_ndtr(-z)
+    hazard = np.exp(-0.5 * z * z - _HALF_LOG_2PI - alive)
+    return (
+        np.where(event, -0.5 * z * z - _HALF_LOG_2PI, alive),
+        np.where(event, -z, -hazard),
+        np.where(event, -1.0, -np.clip(hazard * (hazard - z), 0.0, 1.0)),
+    )
+
+
+DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
+    {
+        "weibull": Distribution(
+            _weibull, lambda z: np.exp(-np.exp(np.minimum(z, _LARGEST))), -np.euler_gamma, np.pi / np.sqrt(6)
+        ),
+        "log-logistic": Distribution(_log_logistic, lambda z: expit(-z), 0.0, np.pi / np.sqrt(3)),
+        "log-normal": Distribution(_log_normal, lambda z: ndtr(-z), 0.0, 1.0),
+    }
+)
+
+
+@dataclass(frozen=True)
+class AFTPoint:
+    """The likelihood at one place: its logarithm, two derivatives in each patient's z, and a."""
+
+    value: float
+    slope: FloatArray
+    bend: FloatArray
+    steepness: float
+
+
+class AFTLikelihood:
+    """The log likelihood of log times; its coefficients are g0, those of the terms, and a.
+
+    Parameters
+    ----------
+    terms : array of float
+        One row per patient, (n, p).
+    log_time : array of float
+        Logarithms of observed times.
+    event : array of bool
+        Whether the event was observed.
+    weight : array of float
+        One positive weight per patient.
+    distribution : Distribution
+        Of the error.
+    """
+
+    def __init__(
+        self,
+        terms: FloatArray,
+        log_time: FloatArray,
+        event: BoolArray,
+        weight: FloatArray,
+        distribution: Distribution,
+    ) -> None:
+        self.terms = np.column_stack([np.full(len(terms), -1.0), -terms, log_time])
+        self.event, self.weight, self.distribution = event, weight, distribution
+        self.events = float(weight @ event)
+
+    def evaluate(self, coef: FloatArray, linear: FloatArray) -> AFTPoint:
+        """Return the likelihood at some coefficients, whose products with the terms are z."""
+        steepness = float(coef[-1])
+        if steepness <= 0:
+            return AFTPoint(-np.inf, linear, linear, steepness)
+        value, slope, bend = self.distribution.parts(linear, self.event)
+        total = float(self.weight @ value) + self.events * np.log(steepness) - 0.5 * _PULL * steepness**2
+        return AFTPoint(total, self.weight * slope, self.weight * bend, steepness)
+
+    def slope(self, point: AFTPoint) -> FloatArray:
+        """Return the derivative with respect to the coefficients, (p + 2,)."""
+        out: FloatArray = point.slope @ self.terms
+        out[-1] += self.events / point.steepness - _PULL * point.steepness
+        return out
+
+    def information(self, point: AFTPoint) -> FloatArray:
+        """Return minus the second derivative with respect to the coefficients, (p + 2, p + 2)."""
+        out: FloatArray = (self.terms * -point.bend[:, None]).T @ self.terms
+        out[-1, -1] += self.events / point.steepness**2 + _PULL
+        return out

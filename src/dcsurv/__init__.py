@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from dcsurv.follow_up import FollowUp, study_follow_up
     from dcsurv.grid import TimeGrid
     from dcsurv.kinds import ModelKind
-    from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, paper_settings
+    from dcsurv.models import (
+        DCS,
+        DRSA,
+        BoostedHazards,
+        CoxPH,
+        CoxTime,
+        DeepSurv,
+        HazardForest,
+        Kamran,
+        paper_settings,
+    )
     from dcsurv.persistence import load
     from dcsurv.report import write_report
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
@@ -24,11 +34,13 @@ __version__ = "0.1.0"
 __all__ = [
     "DCS",
     "DRSA",
+    "BoostedHazards",
     "CalibratedEnsemble",
     "CoxPH",
     "CoxTime",
     "DeepSurv",
     "FollowUp",
+    "HazardForest",
     "Kamran",
     "ModelKind",
     "Recalibrated",
@@ -56,7 +68,9 @@ __all__ = [
 
 _ROOM_OF = {
     **dict.fromkeys(("CalibratedEnsemble", "Recalibrated", "recalibrate"), "calibration"),
-    **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
+    **dict.fromkeys(
+        ("BoostedHazards", "DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "HazardForest", "Kamran"), "models"
+    ),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),

@@ -1,6 +1,7 @@
 """Recalibration maps, the cross-fitted ensemble that uses them, and recalibration for another cohort."""
 
-from dcsurv.calibration.ensemble import CalibratedEnsemble, default_member
+from dcsurv.calibration.ensemble import CalibratedEnsemble
+from dcsurv.calibration.families import COMPANIONS, default_member
 from dcsurv.calibration.horizon_map import HorizonMap
 from dcsurv.calibration.local import Recalibration, recalibrate
 from dcsurv.calibration.map_base import RecalibrationMap
@@ -10,6 +11,7 @@ from dcsurv.calibration.recalibrated import FittedOn, Recalibrated
 from dcsurv.models import Band
 
 __all__ = [
+    "COMPANIONS",
     "Band",
     "CalibratedEnsemble",
     "FittedOn",

@@ -1,4 +1,4 @@
-"""The calibrated ensemble: members trained on folds, curves averaged, maps fitted on the folds that were left out."""
+"""The calibrated ensemble: families trained on folds, their weighted mean, maps fitted on the folds left out."""
 
 from __future__ import annotations
 
@@ -8,74 +8,64 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import clone
+from scipy.stats import t as student
 
+from dcsurv.calibration.families import (
+    COMPANIONS,
+    Family,
+    common_nodes,
+    default_member,
+    folds_for,
+    name_of,
+    names_of,
+    priors_of,
+    seeded,
+    templates_for,
+    train_member,
+)
 from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
+from dcsurv.calibration.weights import stacking_weights
 from dcsurv.curves import Interpolation, SurvivalCurves
-from dcsurv.kinds import ModelKind, kind_in_file, kind_of, kinds, register
+from dcsurv.kinds import ModelKind, kind_in_file, kind_of, kinds, make_model, register
 from dcsurv.messages import plural
-from dcsurv.models import DCS, CurveParts, SurvivalEstimator
+from dcsurv.models import CurveParts, SurvivalEstimator
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import thinned
-from dcsurv.models.grid_model import GridEstimator, nodes_for
-from dcsurv.models.network import as_random_state
-from dcsurv.models.ranges import Range, WholeNumber
+from dcsurv.models.network import NetworkEstimator, as_random_state
+from dcsurv.models.ranges import NoneOr, Range, WholeNumber
 from dcsurv.persistence import Arrays, Header, ModelFileError
 from dcsurv.search_space import Space, TuningError, prefixed
-from dcsurv.target import FloatArray, IntArray, Outcome, fold_indices
-from dcsurv.training import one_thread
-
-
-def default_member(**changes: Any) -> DCS:
-    """Return what a calibrated ensemble is made of by default: a DCS without recurrent decoder, unfitted.
-
-    It differs from ``DCS()``: features are spread over bins, the network is wider and has no LSTM, and the number of
-    nodes follows the events. Chosen on cohorts other than the three of the paper: ``docs/results/development``.
-
-    Parameters
-    ----------
-    **changes : object
-        Parameters of :class:`DCS` that are to be others, such as ``lam=1.0``.
-
-    Examples
-    --------
-    >>> from dcsurv.calibration import CalibratedEnsemble, default_member
-    >>> CalibratedEnsemble(estimator=default_member(lam=1.0)).estimator.lam
-    1.0
-    """
-    settings = {
-        "n_nodes": None,
-        "feature_bins": 8,
-        "encoder_layers": 2,
-        "encoder_size": 64,
-        "decoder_layers": 0,
-        "weight_decay": 1e-3,
-    }
-    return DCS(**(settings | changes))
+from dcsurv.target import FloatArray, Outcome, fold_indices
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class CalibratedEnsemble(SurvivalEstimator):
-    r"""Average of members trained on all folds but one, recalibrated on the folds that were left out.
+    r"""Weighted mean of families of models trained on folds, recalibrated on the folds that were left out.
 
-    .. math:: S(t | x) = M\left(\frac{1}{K} \sum_k S_k(t | x),\ t\right)
+    .. math:: S(t | x) = M\left(\sum_f a_f \frac{1}{K} \sum_k S_{fk}(t | x),\ t\right)
 
-    Member k is trained without fold k and predicts it; these out-of-fold curves, and nothing else, fit the maps M.
+    Member k of family f is trained without fold k and predicts it; these out-of-fold curves, and nothing else, give the
+    weights a (non-negative, summing to one, by the censoring-weighted Brier score) and then fit the maps M.
 
     Parameters
     ----------
     estimator : estimator or None, default None
-        What the members are: any model that can be a member, unfitted. None is :func:`default_member`, which is another
-        network than ``DCS()``: to change one of its parameters, use ``default_member(lam=1.0)`` or
+        What the networks are, or any other model that can be a member, unfitted. None is :func:`default_member`, which
+        is another network than ``DCS()``: to change one of its parameters, use
         ``set_params(estimator__lam=1.0)``. Its own ``preprocess`` is not used: the ensemble prepares the features once
         for all members.
-    n_members : int, default 5
-        Number of folds and members, K, at least 2.
+    companions : sequence of str or estimators, or None, default None
+        The other families, by the name of their kind or as unfitted models. None is ``("spline-cox", "spline-aft",
+        "boosted", "forest")`` beside the default networks, and none beside an ``estimator`` of one's own, which then
+        stands alone. An empty sequence leaves the networks alone.
+    n_members : int or None, default None
+        Number of folds, K, at least 2, and so of members of each family. None follows the events: 10 with fewer than
+        400, otherwise 5.
     seeds_per_member : int, default 3
-        Networks, trained from different seeds, whose mean each member is. With one, the maps are fitted on curves of
-        single networks, which are more extreme than the mean of all that they then correct. Members without a seed,
-        such as CoxPH, are fitted once.
+        Networks, trained from different seeds, whose mean each member is. With one, weights and maps are fitted on
+        curves of single networks, which are more extreme than the mean of all that they then correct. Models that are
+        no networks are fitted once.
     maps : sequence of str, default ("horizon", "rank")
         Names of the maps in the order in which they are applied: ``"horizon"`` (:class:`HorizonMap`) and ``"rank"``
         (:class:`RankPreservingMap`). An empty tuple averages only.
@@ -86,16 +76,23 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     Attributes
     ----------
+    weights_ : dict
+        How much each family counts, by the name of its kind. A family that would count less than 2 % has 0, and its
+        members are not kept.
     members_ : list of SurvivalEstimator
-        The fitted networks of all members, those of one member in a row; their inputs are the features after
+        The fitted members, family by family, those of one fold in a row; their inputs are the features after
         preprocessing, which is fitted to the features (never the outcomes) of all training rows.
     map_ : MapSequence
         The fitted maps.
+    remarks_ : list of str
+        What the size of the cohort has decided.
 
     Notes
     -----
-    Curves live on the union of the members' nodes, where averaging linear or step curves loses nothing; above 2048
-    nodes, evenly chosen ones are kept.
+    Curves of one family live on the union of the members' nodes, where averaging linear or step curves loses nothing;
+    above 2048 nodes, evenly chosen ones are kept. Curves of several are averaged at 120 quantiles of the event times.
+
+    With fewer than 40 events networks and trees are left out of the default families.
 
     Examples
     --------
@@ -106,16 +103,19 @@ class CalibratedEnsemble(SurvivalEstimator):
     >>> model = model.set_params(estimator__max_epochs=5).fit(cohort.X[:200], cohort.y[:200])
     >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
     (100,)
+    >>> list(model.weights_)
+    ['dcs', 'spline-cox', 'spline-aft', 'boosted', 'forest']
     """
 
     estimator: Any = None
-    n_members: int = 5
+    companions: Any = None
+    n_members: int | None = None
     seeds_per_member: int = 3
     maps: Sequence[str] = ("horizon", "rank")
     n_jobs: int | None = 1
     random_state: Any = None
 
-    ranges: ClassVar[dict[str, Range]] = {"n_members": WholeNumber(2), "seeds_per_member": WholeNumber(1)}
+    ranges: ClassVar[dict[str, Range]] = {"n_members": NoneOr(WholeNumber(2)), "seeds_per_member": WholeNumber(1)}
 
     # --- fitting ------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class CalibratedEnsemble(SurvivalEstimator):
         Parameters
         ----------
         deep : bool, default True
-            Whether those of the members are among them, as ``estimator__NAME``; of the default members too.
+            Whether those of the networks are among them, as ``estimator__NAME``; of the default ones too.
         """
         out: dict[str, Any] = super().get_params(deep)
         if deep and self.estimator is None:
@@ -133,99 +133,125 @@ class CalibratedEnsemble(SurvivalEstimator):
         return out
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``estimator__NAME`` sets one of the members, also of those by default.
+        """Set parameters; ``estimator__NAME`` sets one of the networks, also of those by default.
 
         Parameters
         ----------
         **params : object
-            Parameters of the ensemble, or of its members with ``estimator__`` before their names.
+            Parameters of the ensemble, or of its networks with ``estimator__`` before their names.
         """
         of_members = any(name.startswith("estimator__") for name in params)
         if of_members and self.estimator is None and params.get("estimator") is None:
             params.pop("estimator", None)
             self.estimator = default_member()
+            if self.companions is None:
+                self.companions = COMPANIONS  # one parameter of the default is changed, not the rest
         out: Self = super().set_params(**params)
         return out
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
-        """Train the members on the folds, then fit the maps to what each predicts for its left-out fold."""
+        """Train the members on the folds, weigh the families and fit the maps by what each predicts out of fold."""
         import joblib
 
         events = int(y["event"].sum())
-        if self.n_members > min(events, len(y)):
+        n_folds = folds_for(events) if self.n_members is None else int(self.n_members)
+        if n_folds > min(events, len(y)):
             raise ValueError(
-                f"n_members is {self.n_members}, but y has {plural(events, 'event')} among n_samples={len(y)} "
+                f"n_members is {n_folds}, but y has {plural(events, 'event')} among n_samples={len(y)} "
                 "patients, and every fold needs an event. Use fewer members."
             )
-        template = self._template(events * (self.n_members - 1) // self.n_members)
+        templates, remarks = templates_for(self.estimator, self.companions, events * (n_folds - 1) // n_folds)
+        n_seeds = [self.seeds_per_member if isinstance(one, NetworkEstimator) else 1 for one in templates]
         generator = as_random_state(self.random_state)
-        n_seeds = self.seeds_per_member if hasattr(template, "random_state") else 1
-        fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + self.n_members * n_seeds))
-        folds = fold_indices(y, n_folds=self.n_members, random_state=fold_seed)
-        dealt = [fold for fold in folds for _ in range(n_seeds)]
+        fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + n_folds * sum(n_seeds)))
+        folds = fold_indices(y, n_folds=n_folds, random_state=fold_seed)
+        dealt = [(f, fold) for f, n in enumerate(n_seeds) for fold in folds for _ in range(n)]
         tasks = [
-            joblib.delayed(_train_member)(_seeded(template, seed), X, y, weight, train, left_out)
-            for (train, left_out), seed in zip(dealt, seeds, strict=True)
+            joblib.delayed(train_member)(seeded(templates[f], seed), X, y, weight, train, left_out)
+            for (f, (train, left_out)), seed in zip(dealt, seeds, strict=True)
         ]
         fitted = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
-        self._adopt([member for member, _ in fitted])
+        members: list[list[SurvivalEstimator]] = [[] for _ in templates]
+        for (f, _), (member, _) in zip(dealt, fitted, strict=True):
+            members[f].append(member)
+        nodes = _union_of_nodes(members[0]) if len(templates) == 1 else common_nodes(y)
         # Rows of different members come on different nodes: all are read on the common ones.
-        out_of_fold = np.zeros((len(y), len(self.nodes_)))
-        for (_, left_out), (_, curves) in zip(dealt, fitted, strict=True):
-            out_of_fold[left_out] += curves.evaluate(self.nodes_)
-        out_of_fold /= n_seeds
-        curves = SurvivalCurves(self.nodes_, out_of_fold, interpolation=self.interpolation_)
+        out_of_fold = [np.zeros((len(y), len(nodes))) for _ in templates]
+        for (f, (_, left_out)), (_, curves) in zip(dealt, fitted, strict=True):
+            out_of_fold[f][left_out] += curves.evaluate(nodes)
+        for f, n in enumerate(n_seeds):
+            out_of_fold[f] /= n
+        groups = self.follow_up_.groups if self.follow_up_ is not None and self.follow_up_.depends else None
+        shares = np.ones(1)
+        if len(templates) > 1:
+            shares = stacking_weights(y, nodes, out_of_fold, priors_of(templates), weight, groups)
+        self._adopt(
+            [
+                Family(name, own if share > 0 else [], n_folds, float(share))
+                for name, own, share in zip(names_of(templates), members, shares, strict=True)
+            ],
+            nodes,
+        )
+        mean = out_of_fold[0] if len(templates) == 1 else np.tensordot(shares, np.stack(out_of_fold), axes=1)
+        curves = self._on_nodes(mean)
         self.map_ = make_maps(self.maps).fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
         return {
-            "member": type(template).__name__,
+            "member": ", ".join(type(one).__name__ for one in templates),
+            "folds": n_folds,
+            "remarks": remarks,
             "members": [member.training_summary_ for member in self.members_],
         }
 
-    def _template(self, n_events: int) -> SurvivalEstimator:
-        """Return a member, unfitted, for so many events that it will be trained on."""
-        template: SurvivalEstimator = default_member() if self.estimator is None else clone(self.estimator)
-        template.set_params(preprocess=None)
-        if isinstance(template, GridEstimator) and template.n_nodes is None:
-            template.set_params(n_nodes=nodes_for(n_events))  # the same for all members, whatever their folds hold
-        return template
-
-    def _adopt(self, members: list[SurvivalEstimator]) -> None:
-        """Take fitted members and the nodes that follow from theirs."""
-        self.members_ = members
-        self.interpolation_: Interpolation = members[0].interpolation
-        nodes = np.unique(np.concatenate([member.nodes for member in members]))
-        self.nodes_: FloatArray = nodes[thinned(len(nodes))]
+    def _adopt(self, families: list[Family], nodes: FloatArray) -> None:
+        """Take fitted families and the nodes of their mean."""
+        self.families_ = families
+        self.members_ = [member for family in families for member in family.members]
+        several = len(families) > 1
+        self.interpolation_: Interpolation = "linear" if several else self.members_[0].interpolation
+        self.nodes_ = nodes
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, before anything is trained."""
         super().check_parameters()
-        kind = kind_of(self.estimator)
-        known = self.estimator is None or isinstance(self.estimator, SurvivalEstimator)
-        if not known or (kind is not None and not kind.is_member):
+        if isinstance(self.companions, str) or not isinstance(self.companions, Sequence | None):
             raise ValueError(
-                f"estimator is a {type(self.estimator).__name__}, but one of {', '.join(_possible())} is expected. "
-                "Curves of other models can be recalibrated with HorizonMap and RankPreservingMap."
+                f"companions is {self.companions!r}, but None or a sequence of names or models is expected, such as "
+                f"{COMPANIONS!r}."
             )
+        if self.estimator is not None:
+            _check_member("estimator is", self.estimator)
+        for one in self.companions or ():
+            _check_member("companions has", make_model(one) if isinstance(one, str) else one)
         make_maps(self.maps)
 
     # --- predicting ---------------------------------------------------------------------------------------
 
     @property
+    def weights_(self) -> dict[str, float]:
+        """How much each family counts."""
+        return {family.name: family.weight for family in self.families_}
+
+    @property
+    def remarks_(self) -> list[str]:
+        """What the size of the cohort has decided."""
+        return list(self.training_summary_.get("remarks", []))
+
+    @property
     def nodes(self) -> FloatArray:
-        """The union of the members' nodes."""
+        """The times of the mean: the union of the members' nodes, or quantiles of the event times."""
         return self.nodes_
 
     @property
     def has_band(self) -> bool:
-        """Whether :meth:`predict_band` can be asked: there are several networks."""
+        """Whether :meth:`predict_band` can be asked: there are several members."""
         return len(self.members_) > 1
 
     def survival_at_nodes(self, X: Features) -> FloatArray:
-        """Return the mean of the members at the nodes, before the maps, (n, T)."""
-        total = np.zeros((len(X), len(self.nodes_)))
-        for member in self.members_:
-            total += member.curves_of(X).evaluate(self.nodes_)
-        return total / len(self.members_)
+        """Return the weighted mean of the families at the nodes, before the maps, (n, T)."""
+        return np.add.reduce([family.weight * family.survival(X, self.nodes_) for family in self._counted()])
+
+    def _counted(self) -> list[Family]:
+        return [family for family in self.families_ if family.weight > 0]
 
     def curve_parts(self, prepared: Features) -> CurveParts:
         """Return the mean of the members, recalibrated; what rides along as a transform stays one."""
@@ -234,8 +260,8 @@ class CalibratedEnsemble(SurvivalEstimator):
     @property
     def display_name(self) -> str:
         """What to call the model in a sentence: an ensemble also by its members."""
-        kinds_ = sorted({type(member).__name__ for member in self.members_})
-        return f"{type(self).__name__} ({len(self.members_)} × {' / '.join(kinds_)})"
+        kinds_ = [f"{len(own.members)} × {type(own.members[0]).__name__}" for own in self._counted()]
+        return f"{type(self).__name__} ({', '.join(kinds_)})"
 
     def before_recalibration(self) -> CalibratedEnsemble | None:
         """Return the mean of the members without the maps; None if there are no maps."""
@@ -246,9 +272,27 @@ class CalibratedEnsemble(SurvivalEstimator):
         return bare
 
     def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
-        """Yield the curves of each network, recalibrated as the ensemble is."""
-        for member in self.members_:
-            yield self.map_.transform(self._on_nodes(member.curves_of(prepared).evaluate(self.nodes_)))
+        """Yield the curves of each member or, of several families, of each fold, recalibrated as the ensemble is."""
+        if len(self.families_) == 1:
+            each = (member.curves_of(prepared).evaluate(self.nodes_) for member in self.members_)
+        else:
+            each = (
+                np.add.reduce([own.weight * own.survival(prepared, self.nodes_, fold) for own in self._counted()])
+                for fold in range(self.families_[0].n_folds)
+            )
+        for values in each:
+            yield self.map_.transform(self._on_nodes(values))
+
+    def band_reach(self, level: float) -> float:
+        """Return how many standard deviations of :meth:`member_curves` a band of a level reaches.
+
+        Members of one family are drawn around the curve, seeds and all. Means over folds vary far less than curves of
+        fresh cohorts, because they share most patients: the grouped jackknife says how much less.
+        """
+        if len(self.families_) == 1:
+            return super().band_reach(level)
+        k = self.families_[0].n_folds
+        return float(student.ppf((1 + level) / 2, k - 1)) * (k - 1) / np.sqrt(k)
 
     def _on_nodes(self, values: FloatArray) -> SurvivalCurves:
         return SurvivalCurves(self.nodes_, values, interpolation=self.interpolation_)
@@ -262,11 +306,15 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     def plain_parameters(self) -> Header:
         """Return the parameters as plain data for a file."""
-        own = {"estimator": None if self.estimator is None else _describe(self.estimator), "maps": list(self.maps)}
+        own = {
+            "estimator": None if self.estimator is None else _describe(self.estimator),
+            "companions": None if self.companions is None else [_described(one) for one in self.companions],
+            "maps": list(self.maps),
+        }
         return {**super().plain_parameters(), **own}
 
     def get_state(self) -> tuple[Header, Arrays]:
-        """Return members and maps."""
+        """Return members, weights and maps."""
         members, arrays = [], {"ensemble.nodes": self.nodes_}
         for k, member in enumerate(self.members_):
             header, own = member.get_state()
@@ -277,7 +325,12 @@ class CalibratedEnsemble(SurvivalEstimator):
             "score": "C-td, ties adjusted, S(z) read between nodes",
             "interpolation": self.interpolation_,
         }
-        return {"conventions": conventions, "members": members, "map": self.map_.get_state()}, arrays
+        families = [
+            {"name": own.name, "members": len(own.members), "folds": own.n_folds, "weight": own.weight}
+            for own in self.families_
+        ]
+        state = {"conventions": conventions, "members": members, "families": families, "map": self.map_.get_state()}
+        return state, arrays
 
     @classmethod
     def from_saved(cls, header: Header, arrays: Arrays) -> Any:
@@ -287,13 +340,17 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     @classmethod
     def known_parameters(cls, saved: Header) -> Header:
-        """Return the parameters of a file as they are in Python."""
-        member = saved["estimator"]
-        estimator = None if member is None else _from_description(member)
-        return {**saved, "estimator": estimator, "maps": tuple(saved["maps"])}
+        """Return the parameters of a file as they are in Python; files before families had one."""
+        member, companions = saved["estimator"], saved.get("companions", [])
+        return {
+            **saved,
+            "estimator": None if member is None else _from_description(member),
+            "companions": None if companions is None else tuple(_restored(one) for one in companions),
+            "maps": tuple(saved["maps"]),
+        }
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
-        """Set members and maps from a file."""
+        """Set members, weights and maps from a file."""
         members = []
         for k, described in enumerate(header["members"]):
             member = _from_description(described)
@@ -305,13 +362,35 @@ class CalibratedEnsemble(SurvivalEstimator):
             members.append(member)
         if not members:
             raise ValueError("an ensemble without members.")
-        self._adopt(members)
-        if not np.array_equal(self.nodes_, arrays["ensemble.nodes"]):
+        nodes = arrays["ensemble.nodes"]
+        self._adopt(_families_of(header, members), nodes)
+        if len(self.families_) == 1 and not np.array_equal(nodes, _union_of_nodes(members)):
             raise ValueError("the nodes of the ensemble are not those of its members.")
         restored = map_from_state(header["map"])
         if not isinstance(restored, MapSequence):
             raise ValueError("the map of an ensemble must be a sequence.")
         self.map_ = restored
+
+
+def _families_of(header: Header, members: list[SurvivalEstimator]) -> list[Family]:
+    """Return the families of a file; a file before there were families has one."""
+    described = header.get("families")
+    if described is None:
+        described = [{"name": name_of(members[0]), "members": len(members), "folds": len(members), "weight": 1.0}]
+    families, left = [], list(members)
+    for one in described:
+        own, left = left[: one["members"]], left[one["members"] :]
+        families.append(Family(str(one["name"]), own, int(one["folds"]), float(one["weight"])))
+    sizes = all(own.n_folds > 1 and len(own.members) % own.n_folds == 0 for own in families)
+    counted = all(own.weight >= 0 and (own.weight == 0) == (not own.members) for own in families)
+    if left or not sizes or not counted or not np.isclose(sum(own.weight for own in families), 1.0):
+        raise ValueError("the families of the ensemble are not those of its members.")
+    return families
+
+
+def _union_of_nodes(members: Sequence[SurvivalEstimator]) -> FloatArray:
+    nodes = np.unique(np.concatenate([member.nodes for member in members]))
+    return nodes[thinned(len(nodes))]
 
 
 def _member_space(which: str) -> Any:
@@ -332,7 +411,7 @@ register(
     ModelKind(
         name="calibrated",
         model=CalibratedEnsemble,
-        meaning="several DCS networks, averaged and recalibrated on held-out folds (default)",
+        meaning="networks, Cox, accelerated failure and trees, weighted and recalibrated on held-out folds (default)",
         space=_member_space("space"),
         paper_space=_member_space("paper_space"),
         quick={"n_members": 2, "seeds_per_member": 1},
@@ -341,27 +420,22 @@ register(
 )
 
 
-def _train_member(
-    member: SurvivalEstimator,
-    X: Features,
-    y: Outcome,
-    weight: FloatArray | None,
-    train: IntArray,
-    left_out: IntArray,
-) -> tuple[SurvivalEstimator, SurvivalCurves]:
-    """Fit a member to all folds but one and predict that one."""
-    with one_thread():
-        member.fit_member(X[train], y[train], None if weight is None else weight[train])
-        if member.training_summary_.get("stopped_by") == "interrupt":
-            raise KeyboardInterrupt  # a member cut short must not pass for a trained one
-        return member, member.predict_survival_function(X[left_out])
+def _check_member(what: str, model: Any) -> None:
+    """Refuse what cannot be a member."""
+    kind = kind_of(model)
+    if not isinstance(model, SurvivalEstimator) or (kind is not None and not kind.is_member):
+        raise ValueError(
+            f"{what} a {type(model).__name__}, but one of {', '.join(_possible())} is expected. "
+            "Curves of other models can be recalibrated with HorizonMap and RankPreservingMap."
+        )
 
 
-def _seeded(template: SurvivalEstimator, seed: int) -> SurvivalEstimator:
-    member: SurvivalEstimator = clone(template)
-    if "random_state" in member.get_params(deep=False):
-        member.set_params(random_state=seed)
-    return member
+def _described(companion: str | SurvivalEstimator) -> str | Header:
+    return companion if isinstance(companion, str) else _describe(companion)
+
+
+def _restored(companion: str | Header) -> str | SurvivalEstimator:
+    return companion if isinstance(companion, str) else _from_description(companion)
 
 
 def _describe(model: SurvivalEstimator) -> Header:

@@ -176,6 +176,10 @@ class Recalibrated(SurvivalModel):
         """Whether :meth:`predict_band` can be asked."""
         return bool(self.model.has_band)
 
+    def band_reach(self, level: float) -> float:
+        """Return how many standard deviations of the members a band of a level reaches, as in the model inside."""
+        return float(self.model.band_reach(level))
+
     def check_features(self, X: Any) -> Any:
         """Return the features, checked by the model inside."""
         return self.model.check_features(X)

@@ -74,7 +74,7 @@ def _member(estimator: Any) -> Any | None:
 
 def _tuned(estimator: Any, name: str, settings_file: Path) -> Any:
     """Return the model of a settings file, which must be the one that was asked for, or a member of it."""
-    from dcsurv.calibration import CalibratedEnsemble
+    from dcsurv.calibration import COMPANIONS, CalibratedEnsemble
     from dcsurv.experiments.tuning import read_settings
 
     if not settings_file.is_file():
@@ -84,7 +84,8 @@ def _tuned(estimator: Any, name: str, settings_file: Path) -> Any:
     if type(found) is type(estimator):
         return found
     if isinstance(estimator, CalibratedEnsemble) and (name == DEFAULT or type(found) is type(estimator.estimator)):
-        return CalibratedEnsemble(estimator=found)
+        # Settings of one network are for the networks of the default; its other families stay.
+        return CalibratedEnsemble(estimator=found, companions=COMPANIONS if name == DEFAULT else None)
     raise CohortError(f"--settings is for {kind}, but --model is {name}. Leave --model out, or choose the same.")
 
 

@@ -11,7 +11,7 @@ from dcsurv.cli import options as o
 from dcsurv.cli.app import command
 from dcsurv.cli.evaluating import show_recalibration
 from dcsurv.cli.shell import Shell
-from dcsurv.cli.tables import add, plain_table, show_evaluation, show_table
+from dcsurv.cli.tables import add, plain_table, show_evaluation, show_families, show_table
 from dcsurv.cli.words import option
 from dcsurv.cohort import ModelCard, describe_time
 from dcsurv.messages import plural
@@ -44,6 +44,7 @@ def models(shell: Shell) -> None:
 @command
 def info(model: o.ModelFile, shell: Shell) -> None:
     """Say what a model file holds: model, training, columns, horizons, and how good it was when it was fitted."""
+    from dcsurv.calibration import CalibratedEnsemble
     from dcsurv.cli.cox import hazard_ratios_as_data, show_hazard_ratios
     from dcsurv.models import CoxPH
     from dcsurv.persistence import load, read
@@ -55,6 +56,7 @@ def info(model: o.ModelFile, shell: Shell) -> None:
     shell.say(f"{model}: {fitted.display_name}")
     for name, text in (*_training(card, inside), *_predicting(fitted, card), *_making(fitted, header, inside)):
         shell.say(f"  {name:<10} {text}")
+    show_families(shell, fitted.innermost)
     _show_columns(shell, fitted, card)
     if isinstance(fitted.innermost, CoxPH):
         show_hazard_ratios(shell, fitted.innermost)
@@ -64,6 +66,7 @@ def info(model: o.ModelFile, shell: Shell) -> None:
         show_evaluation(shell, card, fitted.innermost.display_name)
     recalibrations = [{"fitted_on": asdict(one.fitted_on_), "maps": list(one.maps)} for one in fitted.recalibrations]
     more = hazard_ratios_as_data(fitted.innermost) if isinstance(fitted.innermost, CoxPH) else {}
+    more |= {"weights": fitted.innermost.weights_} if isinstance(fitted.innermost, CalibratedEnsemble) else {}
     own = {"kind": header["kind"], "format": header["format"], "recalibrations": recalibrations}
     shell.result({"model": str(model), **{name: inside.get(name) for name in _KEPT}, **own, **more})
 

@@ -18,7 +18,7 @@ from dcsurv.cli.groups import described
 from dcsurv.cli.options import EvaluateBy
 from dcsurv.cli.reporting import report_held_out
 from dcsurv.cli.shell import Shell, note
-from dcsurv.cli.tables import show_cohort, show_evaluation, show_findings
+from dcsurv.cli.tables import show_cohort, show_evaluation, show_families, show_findings
 from dcsurv.cli.words import option
 from dcsurv.cohort import (
     Cohort,
@@ -86,6 +86,7 @@ def fit(
     chosen = asked or choose_horizons(cohort.y, cohort.unit, last_usable_time(cohort.time, cohort.event))
     started = clock.monotonic()
     fitted, card = _train_and_save(shell, estimator, cohort, chosen, evaluation, computing.seed, report, output)
+    show_families(shell, fitted)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
     shell.say(f"{output}: {fitted.display_name}, {card.trained_on}, {clock.monotonic() - started:.0f} s.")

@@ -144,3 +144,18 @@ def show_evaluation(shell: Shell, card: ModelCard, name: str) -> None:
     shell.show(f"{how}. {'In brackets: 95 % bootstrap intervals.' if intervals else ''}", style="dim", markup=False)
     for text in found["notes"]:
         note(text)
+
+
+def show_families(shell: Shell, model: Any) -> None:
+    """Show the families of an ensemble with their weights, and what the size of the cohort has decided."""
+    from dcsurv.calibration import CalibratedEnsemble
+
+    if not isinstance(model, CalibratedEnsemble):
+        return
+    if len(model.families_) > 1:
+        table = plain_table("family", "weight", "members", "what it is")
+        for family in model.families_:
+            add(table, family.name, f"{100 * family.weight:.0f} %", str(len(family.members)), family.meaning)
+        show_table(shell, "What the model is made of", table)
+    for remark in model.remarks_:
+        shell.say(f"  {remark}")

@@ -68,7 +68,7 @@ class Task:
         """A rough guess of the time it takes, in arbitrary units, to run long tasks first and to see the end."""
         patients = {"support": 7098, "metabric": 1523, "flchain": 6299}[self.dataset]
         if isinstance(self.estimator, CalibratedEnsemble):
-            return patients * self.estimator.n_members * self.estimator.seeds_per_member * 100 * 200.0
+            return patients * (self.estimator.n_members or 5) * self.estimator.seeds_per_member * 100 * 200.0
         if isinstance(self.estimator, EncoderDecoderEstimator):
             directions = 2 if getattr(self.estimator, "bidirectional", False) else 1
             width = max(self.estimator.decoder_size, 32) * self.estimator.decoder_layers * directions

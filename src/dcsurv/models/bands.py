@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
 
 from dcsurv.target import FloatArray
 
@@ -44,9 +43,8 @@ class Band(NamedTuple):
     upper: FloatArray
 
 
-def band_around(times: FloatArray, survival: FloatArray, spread: FloatArray, level: float) -> Band:
-    """Return the band of a level around survival, (n, T), given the standard deviations of log(-log S), (n, T)."""
-    reach = float(norm.ppf((1 + level) / 2)) * spread
+def band_around(times: FloatArray, survival: FloatArray, reach: FloatArray) -> Band:
+    """Return the band around survival, (n, T), that reaches so far to both sides on the scale log(-log S), (n, T)."""
     certain = (survival <= 0) | (survival >= 1)
     middle = log_hazard(survival)
     lower, upper = (

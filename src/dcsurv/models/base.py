@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import norm
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -144,6 +145,16 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
     def has_band(self) -> bool:
         """Whether :meth:`predict_band` can be asked."""
         return False
+
+    def band_reach(self, level: float) -> float:
+        """Return how many standard deviations of the members a band of a level reaches: the normal quantile.
+
+        Parameters
+        ----------
+        level : float
+            Share that the band is to hold.
+        """
+        return float(norm.ppf((1 + level) / 2))
 
     @property
     def display_name(self) -> str:
@@ -335,7 +346,7 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
             raise ValueError("this model has one member, and a band needs the spread of several. Fit an ensemble.")
         nodes = center.times
         each = self._in_chunks(X, lambda chunk: self._spread(chunk, nodes))
-        return band_around(nodes, center.values, each, level)
+        return band_around(nodes, center.values, self.band_reach(level) * each)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the time-dependent concordance index C-td of the curves predicted for X.

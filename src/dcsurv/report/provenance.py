@@ -41,16 +41,7 @@ def model(study: Study) -> Section:
         f"them curves run {words}."
     )
     if isinstance(estimator, CalibratedEnsemble):
-        maps = [type(part).__name__ for part in estimator.map_.maps]
-        section.say(
-            "Each member was trained without one fold of the training patients; the curves are the mean of the "
-            "members, then "
-            + (
-                f"passed through {' and '.join(maps)}, fitted on the folds that were left out."
-                if maps
-                else "used as they are."
-            )
-        )
+        _made_of(section, estimator)
     for later in study.model.recalibrations:
         section.say(
             f"Then its probabilities were refitted, with the {' and '.join(later.maps)} "
@@ -65,6 +56,34 @@ def model(study: Study) -> Section:
     section.pairs("Settings", list(settings.items()))
     section.numbers |= {"name": study.name, "settings": settings, "training": trained}
     return section
+
+
+def _made_of(section: Section, estimator: CalibratedEnsemble) -> None:
+    """Say what an ensemble is made of: its families with their weights, and the maps after them."""
+    maps = [type(part).__name__ for part in estimator.map_.maps]
+    several = len(estimator.families_) > 1
+    section.say(
+        "Each member was trained without one fold of the training patients; the curves are the "
+        + ("weighted mean of the families, then " if several else "mean of the members, then ")
+        + (
+            f"passed through {' and '.join(maps)}, fitted on the folds that were left out."
+            if maps
+            else "used as they are."
+        )
+    )
+    if several:
+        rows = [
+            (family.name, family.meaning, str(len(family.members)), f"{100 * family.weight:.0f} %")
+            for family in estimator.families_
+        ]
+        section.table("What the model is made of", ("family", "what it is", "members", "weight"), rows)
+        section.convention(
+            "Weights sum to 100 %. They make the Brier score of the mean smallest on the folds that were left out, and "
+            "are drawn to fixed ones where events are few; a family with 0 % did not help and was not kept."
+        )
+        section.numbers |= {"weights": estimator.weights_}
+    for remark in estimator.remarks_:
+        section.note(remark)
 
 
 def limits(study: Study) -> Section:
@@ -168,11 +187,13 @@ def _settings(estimator: Any) -> dict[str, str]:
     """Return the parameters of a model, those of an ensemble's members behind them."""
     out = {name: _text(v) for name, v in estimator.get_params(deep=False).items() if name not in _NO_MATTER}
     if isinstance(estimator, CalibratedEnsemble):
-        member = estimator.members_[0]
-        out["estimator"] = type(member).__name__
+        out["estimator"] = ", ".join(family.name for family in estimator.families_)
+        out.pop("companions")
         of_ensemble = (*_NO_MATTER, "preprocess", "time_unit", "random_state")
-        own = member.get_params(deep=False)
-        out |= {f"member {name}": _text(v) for name, v in own.items() if name not in of_ensemble}
+        for family in estimator.families_:
+            for name, value in family.members[0].get_params(deep=False).items() if family.members else ():
+                if name not in of_ensemble:
+                    out[f"{family.name}: {name}" if len(estimator.families_) > 1 else f"member {name}"] = _text(value)
     return out
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from dcsurv.calibration import CalibratedEnsemble, default_member
+from dcsurv.calibration import COMPANIONS, CalibratedEnsemble, default_member
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import named_estimator
 from dcsurv.experiments.tuning.study import quiet
@@ -311,10 +311,13 @@ def _as_data(estimator: Any) -> tuple[str, dict[str, Any]]:
     out: dict[str, Any] = {}
     member = estimator.get_params(deep=False).get("estimator")
     if member is None and isinstance(estimator, CalibratedEnsemble):
-        member = default_member()  # in full, so that the file means the same model where the default is another one
+        # In full, so that the file means the same model where the default is another one.
+        member = default_member()
+        if estimator.companions is None:
+            out["companions"] = COMPANIONS
     if member is not None:
         member_name, member_parameters = _as_data(member)
-        out = {"estimator": member_name} | {f"estimator__{name}": value for name, value in member_parameters.items()}
+        out |= {"estimator": member_name} | {f"estimator__{name}": value for name, value in member_parameters.items()}
     for name, value in estimator.get_params(deep=False).items():
         if name == "estimator" or (value == default[name] and type(value) is type(default[name])):
             continue

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from dcsurv.calibration import CalibratedEnsemble, default_member
+from dcsurv.calibration import COMPANIONS, CalibratedEnsemble, default_member
 from dcsurv.experiments.plan import PlanError, identity_text
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.progress import TrialBar
@@ -193,7 +193,8 @@ def _template(estimator: Any, random_state: int | None) -> Any:
             )
         out = clone(estimator)
     if isinstance(out, CalibratedEnsemble) and out.estimator is None:
-        out.set_params(estimator=default_member())  # so that its parameters have names
+        changed = {"companions": COMPANIONS} if out.companions is None else {}
+        out.set_params(estimator=default_member(), **changed)  # so that its parameters have names
     if random_state is not None and out.get_params().get("random_state", 0) is None:
         out.set_params(random_state=random_state)
     return out

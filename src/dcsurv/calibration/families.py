@@ -1,0 +1,198 @@
+"""What a calibrated ensemble is made of: families of members, and how large they are for how many events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from sklearn.base import clone
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.kinds import kind_of, kinds, make_model
+from dcsurv.messages import plural
+from dcsurv.models import DCS, SurvivalEstimator
+from dcsurv.models.base import Features
+from dcsurv.models.grid_model import GridEstimator, nodes_for
+from dcsurv.target import FloatArray, IntArray, Outcome
+from dcsurv.training import one_thread
+
+# With fewer events networks and trees learn little more than noise, and take part in no default ensemble.
+ENOUGH_FOR_NETWORKS = 40
+# Below so many events a fifth of them is too much to leave out of the training of every member.
+_FEW = 400
+# A network of one small layer learns as much from few events as a larger one.
+_SMALL_NETWORK = {"encoder_layers": 1, "encoder_size": 32}
+# The families beside the networks by default.
+COMPANIONS: Final = ("spline-cox", "spline-aft", "boosted", "forest")
+# Those of them that learn from few events, too.
+_FRUGAL = ("spline-cox", "spline-aft")
+# What the weights are drawn to where the others count 1: smooth effects are the safest bet on a small cohort.
+_PRIOR = {"spline-cox": 2.0, "forest": 0.5}
+_NODES = 120
+
+
+def default_member(**changes: Any) -> DCS:
+    """Return the networks of a calibrated ensemble: a DCS without recurrent decoder, unfitted.
+
+    It differs from ``DCS()``: features are spread over bins, the network is wider and has no LSTM, and the number of
+    nodes follows the events. Chosen on cohorts other than the three of the paper: ``docs/results/development``.
+
+    Parameters
+    ----------
+    **changes : object
+        Parameters of :class:`DCS` that are to be others, such as ``lam=1.0``.
+
+    Examples
+    --------
+    >>> from dcsurv.calibration import CalibratedEnsemble, default_member
+    >>> CalibratedEnsemble(estimator=default_member(lam=1.0)).estimator.lam
+    1.0
+    """
+    settings = {
+        "n_nodes": None,
+        "feature_bins": 8,
+        "encoder_layers": 2,
+        "encoder_size": 64,
+        "decoder_layers": 0,
+        "weight_decay": 1e-3,
+    }
+    return DCS(**(settings | changes))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Members of one kind, K folds times some seeds; those of one fold stand in a row.
+
+    Parameters
+    ----------
+    name : str
+        Name of the kind.
+    members : list of SurvivalEstimator
+        The fitted members.
+    n_folds : int
+        How many folds.
+    weight : float
+        Share of the family in the mean; those of all families sum to one.
+    """
+
+    name: str
+    members: list[SurvivalEstimator]
+    n_folds: int
+    weight: float
+
+    @property
+    def meaning(self) -> str:
+        """One line on what it is; empty for a kind that is not registered."""
+        known = {kind.name: kind.meaning for kind in kinds()}
+        return known.get(self.name.split(" ")[0], "")
+
+    @property
+    def n_seeds(self) -> int:
+        """Members of each fold."""
+        return len(self.members) // self.n_folds
+
+    def survival(self, X: Features, nodes: FloatArray, fold: int | None = None) -> FloatArray:
+        """Return the mean of the members, or of those of one fold, (n, T)."""
+        n = self.n_seeds
+        members = self.members if fold is None else self.members[fold * n : (fold + 1) * n]
+        total = np.zeros((len(X), len(nodes)))
+        for member in members:
+            total += member.curves_of(X).evaluate(nodes)
+        total /= len(members)
+        return total
+
+
+def folds_for(n_events: int) -> int:
+    """Return how many folds follow the events: 10 if they are few, otherwise 5; never more than there are events."""
+    return max(2, min(10 if n_events < _FEW else 5, n_events))
+
+
+def common_nodes(y: Outcome) -> FloatArray:
+    """Return the times on which curves of several families are averaged: quantiles of the event times, and the last."""
+    events = y["time"][y["event"]]
+    nodes = np.unique(np.quantile(events, np.arange(1, _NODES + 1) / _NODES))
+    nodes = nodes[nodes > 0]
+    last = float(y["time"].max())
+    return nodes if len(nodes) and nodes[-1] >= last else np.append(nodes, last)
+
+
+def name_of(model: SurvivalEstimator) -> str:
+    """Return what to call the family of a model."""
+    kind = kind_of(model)
+    return type(model).__name__ if kind is None else kind.name
+
+
+def names_of(models: Sequence[SurvivalEstimator]) -> list[str]:
+    """Return the names of families; one that comes again gets a number."""
+    out: list[str] = []
+    for name in map(name_of, models):
+        again = sum(one.split(" ")[0] == name for one in out)
+        out.append(f"{name} {again + 1}" if again else name)
+    return out
+
+
+def priors_of(models: Sequence[SurvivalEstimator]) -> list[float]:
+    """Return what the weights of families are drawn to, up to a factor."""
+    return [_PRIOR.get(name_of(model), 1.0) for model in models]
+
+
+def templates_for(estimator: Any, companions: Any, n_events: int) -> tuple[list[SurvivalEstimator], list[str]]:
+    """Return a member of each family, unfitted, for so many events that it is trained on, and what they decided.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        The networks; None: the default ones.
+    companions : sequence of str or estimators, or None
+        The other families; None: the default ones beside default networks, else none.
+    n_events : int
+        Events that a member is trained on.
+    """
+    by_default = estimator is None and companions is None
+    names: Sequence[Any] = COMPANIONS if by_default else companions or ()
+    if by_default and n_events < ENOUGH_FOR_NETWORKS:
+        models = [make_model(name) for name in _FRUGAL]
+        words = " and ".join(type(one).__name__ for one in models)
+        seen = plural(n_events, "event")
+        remark = f"Members were trained on {seen}, too few for networks and trees: only {words} take part."
+        return [_ready(one, n_events) for one in models], [remark]
+    network = estimator
+    if estimator is None:
+        network = default_member(**(_SMALL_NETWORK if n_events < _FEW else {}))
+    models = [network, *(make_model(one) if isinstance(one, str) else one for one in names)]
+    return [_ready(one, n_events) for one in models], []
+
+
+def _ready(model: SurvivalEstimator, n_events: int) -> SurvivalEstimator:
+    """Return a copy without preprocessing of its own, on a grid that all members share."""
+    out: SurvivalEstimator = clone(model)
+    out.set_params(preprocess=None)
+    if isinstance(out, GridEstimator) and out.n_nodes is None:
+        out.set_params(n_nodes=nodes_for(n_events))  # the same for all members, whatever their folds hold
+    return out
+
+
+def seeded(template: SurvivalEstimator, seed: int) -> SurvivalEstimator:
+    """Return a copy with a seed, if it takes one."""
+    member: SurvivalEstimator = clone(template)
+    if "random_state" in member.get_params(deep=False):
+        member.set_params(random_state=seed)
+    return member
+
+
+def train_member(
+    member: SurvivalEstimator,
+    X: Features,
+    y: Outcome,
+    weight: FloatArray | None,
+    train: IntArray,
+    left_out: IntArray,
+) -> tuple[SurvivalEstimator, SurvivalCurves]:
+    """Fit a member to all folds but one and predict that one."""
+    with one_thread():
+        member.fit_member(X[train], y[train], None if weight is None else weight[train])
+        if member.training_summary_.get("stopped_by") == "interrupt":
+            raise KeyboardInterrupt  # a member cut short must not pass for a trained one
+        return member, member.predict_survival_function(X[left_out])

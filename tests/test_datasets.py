@@ -324,7 +324,7 @@ def test_hazards_differ_in_what_they_are_called_for():
         ratios[name] = log_hazard - log_hazard.mean(axis=0)
     for name, proportional in {"proportional": True, "non-linear": True, "log-normal": False}.items():
         assert np.allclose(ratios[name][:, 0], ratios[name][:, 1], atol=1e-2) == proportional
-    # Treatment helps early and harms late; it helps those with a high marker alone.
+    # Treatment helps early and harms late; or it helps those with a high marker alone.
     treated = (X["treated"] == 1).to_numpy()
     early, late = ratios["non-proportional"][treated].mean(axis=0) - ratios["non-proportional"][~treated].mean(axis=0)
     assert early < -0.5 < 0.2 < late
@@ -333,7 +333,7 @@ def test_hazards_differ_in_what_they_are_called_for():
         ratios["non-linear"][treated & part, 0].mean() - ratios["non-linear"][~treated & part, 0].mean()
         for part in (high, ~high)
     ]
-    assert effect[0] < -1 < 0.4 < effect[1]
+    assert effect[0] < -0.7 < 0.15 < effect[1]
 
 
 @pytest.mark.parametrize("hazards", get_args(Hazards))

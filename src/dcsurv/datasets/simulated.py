@@ -134,7 +134,7 @@ def simulate(
     longest = stretch * drawn.longest
     nodes = np.linspace(0, stretch * _CLOSED, _NODES + 1)[1:]
     if hazards != "proportional" or censored is not None:
-        nodes = nodes**2 / nodes[-1]  # denser where some curves fall steeply: S between nodes is right to .003
+        nodes = nodes**2 / nodes[-1]  # denser where some curves fall steeply: S between nodes is right to .002
     X = pd.DataFrame({**drawn.features, "centre": drawn.centre, "enrolled": 2000 + stretch * drawn.year})
     return SimulatedCohort(
         X,
@@ -188,8 +188,8 @@ def _log_risk(hazards: Hazards, features: dict[str, FloatArray]) -> FloatArray:
     log_risk: FloatArray = np.zeros(len(features["age"]))
     if hazards == "non-linear":
         high = features["marker"] > 0
-        log_risk += 1.2 * np.abs(features["age"]) + 0.3 * features["grade"] + 1.0 * high
-        log_risk += np.where(high, -1.4, 0.7) * features["treated"] - 1.3
+        log_risk += 0.7 * np.abs(features["age"]) + 0.3 * features["age"] + 0.3 * features["grade"] + 0.8 * high
+        log_risk += np.where(high, -0.9, 0.3) * features["treated"] - 0.9
         return log_risk
     for name, effect in _EFFECTS.items():
         log_risk += effect * features[name]

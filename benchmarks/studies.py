@@ -20,6 +20,8 @@ from dcsurv.kinds import make_model
 from dcsurv.persistence import write_atomically
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
+# By their registered names: the model that is judged, and the one that it has to beat.
+OURS, REFERENCE = "calibrated", "coxph"
 _PACKAGE = "survivors==1.8.0"
 
 
@@ -38,6 +40,12 @@ def named_model(name: str, random_state: int) -> Any:
     if "random_state" in model.get_params():
         model.set_params(random_state=random_state)
     return model
+
+
+def models_in(rows: pd.DataFrame) -> list[str]:
+    """Return the models that have rows, ours and the reference first."""
+    found = list(dict.fromkeys(rows["model"]))
+    return [*(m for m in (OURS, REFERENCE) if m in found), *sorted(m for m in found if m not in (OURS, REFERENCE))]
 
 
 class Rows:

@@ -24,10 +24,9 @@ import pandas as pd
 
 from dcsurv.datasets import simulate
 from dcsurv.training import one_thread
-from studies import RESULTS, Rows, markdown, named_model, run_missing
+from studies import OURS, REFERENCE, RESULTS, Rows, markdown, models_in, named_model, run_missing
 
 OUT = RESULTS / "truth"
-OURS, REFERENCE = "calibrated", "coxph"
 PROPORTIONAL = "proportional"
 TEST_PATIENTS = 1500
 # Event-time quantiles of the early, the median and the last usable horizon, and the patients they are found on.
@@ -144,12 +143,6 @@ def cells_in(rows: pd.DataFrame) -> list[Cell]:
     return [cell for cell in CELLS if cell in found]
 
 
-def models_in(rows: pd.DataFrame) -> list[str]:
-    """Return the models that have rows, ours and the reference first."""
-    found = list(dict.fromkeys(rows["model"]))
-    return [*(m for m in (OURS, REFERENCE) if m in found), *sorted(m for m in found if m not in (OURS, REFERENCE))]
-
-
 def by_repeat(rows: pd.DataFrame, cell: Cell, column: str) -> pd.DataFrame:
     """Return one column of a design: a row per repeat, a column per model."""
     inside = (rows[list(Cell._fields)] == list(cell)).all(axis=1)
@@ -165,7 +158,7 @@ def ratios(rows: pd.DataFrame, cell: Cell, model: str) -> pd.Series:
 
 
 def best_of_others(table: pd.DataFrame) -> tuple[str, float, float] | None:
-    """Return the model with the lowest mean error but ours, its mean and ours, over repeats that both have."""
+    """Return the model that is best beside ours, its mean error and ours, over the repeats that both have."""
     pairs = []
     for other in [m for m in table if m != OURS] if OURS in table else []:
         both = table[[OURS, other]].dropna()

@@ -149,12 +149,13 @@ def by_repeat(rows: pd.DataFrame, cell: Cell, column: str) -> pd.DataFrame:
     return rows[inside].pivot(index="repeat", columns="model", values=column)
 
 
-def ratios(rows: pd.DataFrame, cell: Cell, model: str) -> pd.Series:
-    """Return by how much the error of a model exceeds that of CoxPH, repeat by repeat."""
+def times_cox(rows: pd.DataFrame, cell: Cell, model: str) -> tuple[float, pd.Series] | None:
+    """Return the mean error of a model as a multiple of CoxPH's, and the multiples repeat by repeat."""
     table = by_repeat(rows, cell, "MAE")
-    if not {model, REFERENCE} <= set(table):
-        return pd.Series(dtype=float)
-    return (table[model] / table[REFERENCE]).dropna()
+    both = table[[model, REFERENCE]].dropna() if {model, REFERENCE} <= set(table) else table[:0]
+    if not len(both):
+        return None
+    return float(both[model].mean() / both[REFERENCE].mean()), both[model] / both[REFERENCE]
 
 
 def best_of_others(table: pd.DataFrame) -> tuple[str, float, float] | None:
@@ -172,8 +173,8 @@ def criteria(rows: pd.DataFrame) -> list[tuple[str, str, str, str]]:
     out = []
     cells = cells_in(rows)
     for n in (300, 1000):
-        found = [ratios(rows, cell, OURS) for cell in cells if (cell.hazards, cell.n) == (PROPORTIONAL, n)]
-        means = [float(one.mean()) for one in found if len(one)]
+        found = [times_cox(rows, cell, OURS) for cell in cells if (cell.hazards, cell.n) == (PROPORTIONAL, n)]
+        means = [one[0] for one in found if one is not None]
         goal = f"at most {MOST_TIMES_COX:g} in every design"
         text = f"{np.mean(means):.2f} on average, {max(means):.2f} at most" if means else "not run yet"
         out.append((f"MAE / MAE of CoxPH, proportional hazards, n = {n:,}", goal, text, _within(means, MOST_TIMES_COX)))
@@ -200,11 +201,8 @@ def _counted(what: str, goal: str, reached: list[bool]) -> tuple[str, str, str, 
     return what, goal, text, "–" if not reached else "yes" if all(reached) else "no"
 
 
-def _mean_and_range(values: pd.Series, digits: int) -> str:
-    if not len(values):
-        return "–"
-    text = f"{values.mean():.{digits}f}"
-    return text if len(values) == 1 else f"{text} ({values.min():.{digits}f} to {values.max():.{digits}f})"
+def _with_range(value: float, values: pd.Series) -> str:
+    return f"{value:.2f}" if len(values) == 1 else f"{value:.2f} ({values.min():.2f} to {values.max():.2f})"
 
 
 def page(rows: pd.DataFrame) -> str:
@@ -233,16 +231,23 @@ def page(rows: pd.DataFrame) -> str:
     for cell in cells:
         errors = by_repeat(rows, cell, "MAE")
         means = {model: float(errors[model].mean()) for model in models if model in errors}
-        lowest = min(means, key=means.__getitem__)
+        common = errors.dropna()
+        lowest = (common if len(common) else errors).mean().idxmin()
         numbers = [f"{means[m]:.4f}" if m in means else "–" for m in models]
         table.append([str(cell), *(f"**{x}**" if m == lowest else x for m, x in zip(models, numbers, strict=True))])
     lines += markdown([*design, *models], table)
-    lines += ["Bold: the lowest.", "", "## Proportional hazards: error as a multiple of CoxPH's", ""]
+    lines += [
+        "Bold: the lowest over the repeats that all have.",
+        "",
+        "## Proportional hazards: error as a multiple of CoxPH's",
+        "",
+    ]
     others = [model for model in models if model != REFERENCE]
     table = [
-        [str(cell), *(_mean_and_range(ratios(rows, cell, model), 2) for model in others)]
+        [str(cell), *("–" if found is None else _with_range(*found) for found in multiples)]
         for cell in cells
         if cell.hazards == PROPORTIONAL
+        for multiples in [[times_cox(rows, cell, model) for model in others]]
     ]
     lines += markdown([*design, *others], table)
     lines += [
@@ -258,7 +263,8 @@ def page(rows: pd.DataFrame) -> str:
     for cell in cells:
         plain, log = by_repeat(rows, cell, "slope"), by_repeat(rows, cell, "cloglog slope")
         texts = [
-            f"{_mean_and_range(plain[m].dropna(), 2)} [{log[m].mean():.2f}]" if m in plain else "–" for m in models
+            f"{_with_range(plain[m].mean(), plain[m].dropna())} [{log[m].mean():.2f}]" if m in plain else "–"
+            for m in models
         ]
         table.append([str(cell), *texts])
     lines += markdown([*design, *models], table)

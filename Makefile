@@ -59,9 +59,10 @@ calibrated: $(VENV)/.development
 development: $(VENV)/.development
 	$(BIN)/python benchmarks/development.py
 
-# How far predictions are from the truth in simulated cohorts, beside CoxPH; writes docs/results/truth.
+# How far predictions are from the truth in simulated cohorts, beside CoxPH and peers; writes docs/results/truth.
 truth: $(VENV)/.development
 	$(BIN)/python benchmarks/truth.py
+	$(BIN)/python benchmarks/truth.py --repeats 2 --model "random survival forest" --model "gradient boosting"
 
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development

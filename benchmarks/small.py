@@ -1,7 +1,8 @@
 """How the calibrated model does on small cohorts, beside CoxPH: public ones with fewer than 700 patients.
 
 Ten stratified 80/20 splits of each, the metrics of ``dcsurv.metrics.evaluate`` with its defaults on every test part.
-Writes the rows and the page of ``docs/results/small``; rows that are there already are not computed again.
+Writes the rows and the page of ``docs/results/small``. Rows that are there already are not computed again: delete those
+of a model that has changed.
 
     python benchmarks/small.py [--workers 2] [--splits 10] [--model calibrated --model coxph ...]
 

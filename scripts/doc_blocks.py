@@ -42,6 +42,8 @@ TESTED_AS: dict[str, str | None] = {
     "make quality": None,  # the same
     "make calibrated": None,  # the same
     "make development": None,  # the same
+    "make truth": None,  # tests/test_studies.py, small
+    "make small": None,  # the same
     "make tuning": None,  # the same
     # The model that the pages share, from fewer members and epochs.
     "dcsurv fit patients.csv --time days --event died --unit days --horizons 5y,10y -o model.safetensors": (

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 PAPER_TABLES = RESULTS / "paper" / "tables"
 COHORTS = ("support", "metabric", "flchain")
+_NOT_RUN = "The run is not committed yet."
 _MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
 
 
@@ -127,7 +128,7 @@ def goals() -> str:
     """Return the calibrated model's means beside the goals, the best of the paper's rows and the best peer."""
     path = RESULTS / "calibrated" / "tables" / "repeated.csv"
     if not path.exists():
-        return "The run is not committed yet."
+        return _NOT_RUN
     found = {(row["dataset"], row["model"]): row for row in _rows(path)}
     rows = []
     for k, cohort in enumerate(COHORTS):
@@ -156,26 +157,39 @@ def goals() -> str:
     return _table(header, rows)
 
 
+def truth() -> str:
+    """Return the goals and the errors of the study with a known truth."""
+    parts = [_result("truth", "| what |"), "Mean absolute error of S:", _result("truth", "| hazards |")]
+    return "\n\n".join(parts) if (RESULTS / "truth" / "README.md").exists() else _NOT_RUN
+
+
+def small() -> str:
+    """Return the differences from CoxPH on small cohorts."""
+    return _result("small", "| metric |")
+
+
 def follow_up_flchain() -> str:
     """Return the table of FLCHAIN by year of enrolment."""
-    return _follow_up("| model | 19")
+    return _result("follow-up", "| model | 19")
 
 
 def follow_up_simulation() -> str:
     """Return the table of the simulation with staggered enrolment."""
-    return _follow_up("| model | cohorts |")
+    return _result("follow-up", "| model | cohorts |")
 
 
 def follow_up_designs() -> str:
     """Return the errors in every design."""
-    return _follow_up("| follow-up |")
+    return _result("follow-up", "| follow-up |")
 
 
-def _follow_up(head: str) -> str:
-    """Return the table of the study of follow-up that begins so."""
-    path = RESULTS / "follow-up" / "README.md"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    first = next(k for k, line in enumerate(lines) if line.startswith(head))
+def _result(study: str, head: str) -> str:
+    """Return the first table that begins so on the page of a study."""
+    path = RESULTS / study / "README.md"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    first = next((k for k, line in enumerate(lines) if line.startswith(head)), None)
+    if first is None:
+        return _NOT_RUN
     last = next(k for k in range(first, len(lines) + 1) if k == len(lines) or not lines[k].startswith("|"))
     return "\n".join(lines[first:last])
 
@@ -259,6 +273,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "models": models,
     "calibrated": calibrated,
     "goals": goals,
+    "truth": truth,
+    "small": small,
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,

@@ -9,12 +9,15 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import kstest
 
 from dcsurv import datasets, train_test_indices
+from dcsurv.datasets.simulated import Design, Hazards
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "build_datasets.py"
@@ -265,3 +268,87 @@ def test_wrong_names_are_refused():
         datasets.load("suport")
     with pytest.raises(ValueError, match=r"labels is 'true', but 'usual' or 'measured' is expected"):
         datasets.load_support(labels="true")
+
+
+# --- simulated ----------------------------------------------------------------------------------------------------
+
+# Events, sum of the times and of the true S at 5 years of 400 patients from seed 5, as they were drawn from the first.
+DRAWN = {
+    "independent": (144, 1860.405570234089, 268.3348291482457),
+    "exponential": (158, 1926.0920432834337, 268.3348291482457),
+    "staggered": (148, 1836.0050294816274, 268.3348291482457),
+    "drift": (148, 1956.3251617543679, 264.80835234350343),
+    "centre": (157, 1883.449252033433, 268.3348291482457),
+    "risk": (152, 2160.4906216775394, 268.3348291482457),
+}
+
+
+@pytest.mark.parametrize("design", DRAWN)
+def test_simulated_cohorts_are_drawn_as_before(design):
+    cohort = datasets.simulate(design, 400, random_state=5)
+    found = cohort.y["event"].sum(), cohort.y["time"].sum(), cohort.truth(5.0).sum()
+    assert found == pytest.approx(DRAWN[design], rel=1e-12)
+
+
+@pytest.mark.parametrize("hazards", get_args(Hazards))
+def test_the_truth_is_what_a_large_simulated_sample_shows(hazards):
+    """All are followed to the end: the share of a group without an event at t is its mean S, but for chance."""
+    cohort = datasets.simulate("administrative", 40_000, hazards=hazards, censored=0.25, random_state=1)
+    X, y, end = cohort.X, cohort.y, cohort.could_follow[0]
+    groups = [
+        (X["treated"] == treated) & (X["marker"] > 0).eq(high) & (X["age"].abs() < 0.7).eq(middle)
+        for treated in (0, 1)
+        for high in (False, True)
+        for middle in (False, True)
+    ]
+    for t in np.array([0.02, 0.1, 0.3, 0.6, 0.99]) * end:
+        truth, without = cohort.truth(t), y["time"] > t
+        for group in groups:
+            error = np.sqrt((truth[group] * (1 - truth[group])).sum()) / group.sum()
+            assert abs(truth[group].mean() - without[group].mean()) < 4 * error
+    # And each patient's own curve: S at the event is uniform above S at the end, whoever it is.
+    events = np.flatnonzero(y["event"])
+    at_event = np.array([cohort.truth[k](y["time"][k]) for k in events[:4000]])
+    at_end = cohort.truth(end)[events[:4000]]
+    assert kstest((at_event - at_end) / (1 - at_end), "uniform").pvalue > 0.001
+
+
+def test_hazards_differ_in_what_they_are_called_for():
+    drawn = {name: datasets.simulate("administrative", 2000, hazards=name) for name in get_args(Hazards)}
+    X = drawn["proportional"].X
+    for cohort in drawn.values():
+        pd.testing.assert_frame_equal(cohort.X, X)  # the same patients
+    ratios = {}
+    for name, cohort in drawn.items():
+        log_hazard = np.log(-np.log(cohort.truth([1.0, 8.0])))
+        ratios[name] = log_hazard - log_hazard.mean(axis=0)
+    for name, proportional in {"proportional": True, "non-linear": True, "log-normal": False}.items():
+        assert np.allclose(ratios[name][:, 0], ratios[name][:, 1], atol=1e-2) == proportional
+    # Treatment helps early and harms late; or it helps those with a high marker alone.
+    treated = (X["treated"] == 1).to_numpy()
+    early, late = ratios["non-proportional"][treated].mean(axis=0) - ratios["non-proportional"][~treated].mean(axis=0)
+    assert early < -0.5 < 0.2 < late
+    high = (X["marker"] > 0).to_numpy()
+    effect = [
+        ratios["non-linear"][treated & part, 0].mean() - ratios["non-linear"][~treated & part, 0].mean()
+        for part in (high, ~high)
+    ]
+    assert effect[0] < -0.7 < 0.15 < effect[1]
+
+
+@pytest.mark.parametrize("hazards", get_args(Hazards))
+@pytest.mark.parametrize("design", get_args(Design))
+def test_the_share_of_censored_patients_is_the_one_asked_for(design, hazards):
+    for share in (0.2, 0.9):
+        cohort = datasets.simulate(design, 10_000, hazards=hazards, censored=share, random_state=3)
+        assert 1 - cohort.y["event"].mean() == pytest.approx(share, abs=0.015)
+        assert cohort.truth.times[-1] >= cohort.could_follow.max() > cohort.y["time"][cohort.y["event"]].max()
+
+
+def test_wrong_choices_of_a_simulation_are_refused():
+    with pytest.raises(ValueError, match=r"design is 'admin', but one of independent, .* is expected"):
+        datasets.simulate("admin", 10)
+    with pytest.raises(ValueError, match=r"hazards is 'weibull', but one of proportional, .* is expected"):
+        datasets.simulate("centre", 10, hazards="weibull")
+    with pytest.raises(ValueError, match=r"censored is 20, but a share between 0 and 1 is expected"):
+        datasets.simulate("centre", 10, censored=20)

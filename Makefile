@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -58,6 +58,10 @@ calibrated: $(VENV)/.development
 # How the defaults of the calibrated model were chosen, on other cohorts; writes docs/results/development.
 development: $(VENV)/.development
 	$(BIN)/python benchmarks/development.py
+
+# Our models on someone else's cohorts, folds and scores: `make neutral FOLDER=...`; writes docs/results/neutral.
+neutral: $(VENV)/.development
+	$(BIN)/python benchmarks/neutral.py $(FOLDER)
 
 # A search of settings and its judgement on the test part; writes docs/results/tuning.
 tuning: $(VENV)/.development

@@ -26,7 +26,21 @@ _MISSING: Final = ["", "NA", "NaN"]
 
 @dataclass(frozen=True)
 class NeutralCohort:
-    """A cohort with the folds of others: features, outcome, and the test rows of each fold."""
+    """A cohort with the folds of others.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    X : DataFrame
+        Features; categories are text.
+    y : outcome
+        Outcome of the patients.
+    kinds : dict
+        Whether each feature is a ``"number"`` or a ``"category"``.
+    folds : dict
+        The test rows of each fold.
+    """
 
     name: str
     X: pd.DataFrame
@@ -35,7 +49,20 @@ class NeutralCohort:
     folds: dict[int, IntArray]
 
     def split(self, fold: int) -> tuple[IntArray, IntArray]:
-        """Return the training and the test rows of a fold."""
+        """Return the rows of a fold.
+
+        Parameters
+        ----------
+        fold : int
+            Its number.
+
+        Returns
+        -------
+        training : array of int
+            The rows to train on.
+        test : array of int
+            The rows to score.
+        """
         test = self.folds[fold]
         return np.setdiff1d(np.arange(len(self.y)), test), test
 
@@ -45,7 +72,18 @@ class NeutralCohort:
         return [name for name, kind in self.kinds.items() if kind == "category"]
 
     def digest(self, fold: int) -> str:
-        """Return a digest of the data and of who is in which part."""
+        """Return a digest of the data and of who is in which part.
+
+        Parameters
+        ----------
+        fold : int
+            Its number.
+
+        Returns
+        -------
+        str
+            The same for the same data.
+        """
         out = hashlib.sha256(json.dumps([self.name, self.kinds]).encode())
         for part in (pd.util.hash_pandas_object(self.X).to_numpy(), self.y["time"], self.y["event"], self.folds[fold]):
             out.update(np.ascontiguousarray(part).tobytes())
@@ -77,9 +115,27 @@ class NeutralFolder:
         if not self.names:
             raise PlanError(f"{self.path / 'cohorts.json'} lists no cohorts.")
         self.published = _read_published(self.path / "published_scores.csv")
+        for score in SCORES:
+            self.published_scores(score)  # refuses what is there twice
 
     def cohort(self, name: str) -> NeutralCohort:
-        """Read a cohort; PlanError says what is wrong with its files."""
+        """Read a cohort.
+
+        Parameters
+        ----------
+        name : str
+            One of ``names``.
+
+        Returns
+        -------
+        NeutralCohort
+            Its features, outcome and folds.
+
+        Raises
+        ------
+        PlanError
+            Its files are not what they should be; the message says why.
+        """
         if name not in self._cohorts:
             raise PlanError(f"there is no cohort {name!r} in {self.path}; there are {', '.join(self.names)}.")
         kinds = _feature_kinds(name, self._cohorts[name])
@@ -107,7 +163,18 @@ class NeutralFolder:
         return NeutralCohort(name, table[list(kinds)], y, kinds, folds)
 
     def published_scores(self, score: Score) -> pd.DataFrame:
-        """Return ``cohort, learner, fold, value`` of the learners that were tuned for a score, or not at all."""
+        """Return the scores of the learners that were tuned for a score, or not tuned at all.
+
+        Parameters
+        ----------
+        score : {"harrell_c", "isbs"}
+            Which score.
+
+        Returns
+        -------
+        DataFrame
+            ``cohort, learner, fold, value``.
+        """
         rows = self.published
         wanted = [score in str(text).split(",") for text in rows["tuned_for"]]
         out = rows.loc[wanted, ["cohort", "learner", "fold", score]].rename(columns={score: "value"}).dropna()

@@ -96,7 +96,7 @@ def field_of(rows: pd.DataFrame, published: pd.DataFrame, model: str, score: Sco
 
 
 def _ranks(values: FloatArray, higher_is_better: bool) -> FloatArray:
-    """Return the ranks of learners, (folds, learners) -> (learners,); pairs are compared on the folds that both have."""
+    """Return the ranks of learners, (folds, learners) -> (learners,); pairs compare on the folds that both have."""
     sign = -1.0 if higher_is_better else 1.0
     there = np.isfinite(values)
     filled = np.where(there, values, 0.0)
@@ -169,7 +169,13 @@ class CriticalDifference:
     left_out: list[str]
 
     def groups(self) -> list[tuple[int, int]]:
-        """Return the largest runs of learners, first and last, whose mean ranks lie within the critical difference."""
+        """Return the largest runs of learners whose mean ranks lie within the critical difference.
+
+        Returns
+        -------
+        list of tuple
+            Positions of the first and the last learner of each.
+        """
         return runs_within(self.mean_ranks.to_numpy(), self.difference)
 
 

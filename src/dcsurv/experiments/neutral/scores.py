@@ -101,5 +101,15 @@ def predicted_risk(curves: SurvivalCurves) -> FloatArray:
     """Return minus the restricted mean survival time, as a share of the time up to the last node.
 
     Rounded, so that sums in another order do not break the ties of patients whose curves are the same.
+
+    Parameters
+    ----------
+    curves : SurvivalCurves
+        Curves of n patients.
+
+    Returns
+    -------
+    array of float
+        Higher means an earlier event, (n,).
     """
     return -np.round(curves.rmst() / curves.times[-1], _DIGITS)

@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-import dcsurv
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.dispatch import check_options, run_all
 from dcsurv.experiments.neutral.folder import NeutralCohort, NeutralFolder, chosen_folds
@@ -34,7 +33,7 @@ from dcsurv.metrics import evaluate
 REFERENCE: Final = "the published Cox model"
 # Rows written under another number are not read as results: raise it when a score is computed differently.
 _FORMAT: Final = 1
-_VERSIONS: Final = ("torch", "numpy", "scikit-learn", "lifelines")
+_VERSIONS: Final = ("dcsurv", "torch", "numpy", "scikit-learn", "lifelines")
 # For information: metrics of ours, by the names of their columns.
 OWN_METRICS: Final = ("C-td", "IBS", "DDC")
 # Rooms that can change what a model predicts.
@@ -80,7 +79,7 @@ class NeutralTask:
 def neutral_tasks(
     folder: NeutralFolder, models: Sequence[str], folds: str = "1-3", cohorts: Sequence[str] | None = None
 ) -> list[NeutralTask]:
-    """Return the tasks of models on those of the folds that cohorts have; ``REFERENCE`` is the Cox model of the check."""
+    """Return the tasks of models on those of the folds that cohorts have; ``REFERENCE`` is the Cox of the check."""
     if len(set(models)) < len(models) or not models:
         raise PlanError(f"models is {list(models)}, but at least one name, and each only once, is expected.")
     for model in models:
@@ -151,8 +150,7 @@ def score_task(task: NeutralTask) -> tuple[Row, None]:
         "not_comparable": why_not_comparable(cohort, task.fold) if task.model == REFERENCE else "",
         "scores": scores_of(model.predict_survival_function(cohort.X.iloc[test]), cohort, task.fold),
         "settings": task.settings,
-        "versions": {"python": platform.python_version(), "dcsurv": dcsurv.__version__}
-        | {name: version(name) for name in _VERSIONS},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
     }
     return row, None
 
@@ -173,8 +171,8 @@ def scores_of(curves: SurvivalCurves, cohort: NeutralCohort, fold: int) -> dict[
 
 
 def random_state(cohort: str, fold: int) -> int:
-    """Return the seed of all models on a fold."""
-    return zlib.crc32(f"{cohort} {fold}".encode())
+    """Return the seed of all models on a fold, small enough for models that count on from it."""
+    return zlib.crc32(f"{cohort} {fold}".encode()) % 1_000_000
 
 
 def _estimator(model: str) -> Any:
@@ -194,7 +192,7 @@ def _cpu_seconds() -> float:
 @lru_cache
 def code_digest(own: str | None) -> str:
     """Return a digest of the code that decides what the model of a file predicts, without comments and docstrings."""
-    house = Path(dcsurv.__file__).parent
+    house = Path(__file__).parents[2]
     places = [house / room for room in _ROOMS]
     files = [file for place in places for file in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
     if own is not None and Path(own) not in files:

@@ -19,6 +19,8 @@ from dcsurv.metrics import find_metric, list_metrics
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 PAPER_TABLES = RESULTS / "paper" / "tables"
+NEUTRAL = RESULTS / "neutral" / "README.md"
+_NOT_YET = "The run is not committed yet."
 COHORTS = ("support", "metabric", "flchain")
 _MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
 
@@ -127,7 +129,7 @@ def goals() -> str:
     """Return the calibrated model's means beside the goals, the best of the paper's rows and the best peer."""
     path = RESULTS / "calibrated" / "tables" / "repeated.csv"
     if not path.exists():
-        return "The run is not committed yet."
+        return _NOT_YET
     found = {(row["dataset"], row["model"]): row for row in _rows(path)}
     rows = []
     for k, cohort in enumerate(COHORTS):
@@ -173,7 +175,46 @@ def follow_up_designs() -> str:
 
 def _follow_up(head: str) -> str:
     """Return the table of the study of follow-up that begins so."""
-    path = RESULTS / "follow-up" / "README.md"
+    return _table_in(RESULTS / "follow-up" / "README.md", head)
+
+
+def neutral() -> str:
+    """Return our ranks among the published learners, with the pictures and the command that made them."""
+    if not NEUTRAL.exists():
+        return _NOT_YET
+    text = NEUTRAL.read_text(encoding="utf-8")
+    pictures = [f"![{name}](results/neutral/{file})" for name, file in re.findall(r"!\[([^]]+)\]\(([^)]+)\)", text)]
+    made = re.search(r"(?m)^Made by .*$", text)
+    caption = f"{made[0] if made else ''} All tables: [the results](results/neutral/README.md)."
+    return "\n\n".join([_table_in(NEUTRAL, "| model | mean rank"), *pictures, caption])
+
+
+def neutral_learners() -> str:
+    """Return the mean ranks of all learners."""
+    return _neutral("| learner |")
+
+
+def neutral_differences() -> str:
+    """Return the differences to the best published learners."""
+    return _neutral("| model | score |")
+
+
+def neutral_check() -> str:
+    """Return how closely the published Cox model is met."""
+    return _neutral("| cohort | folds | difference")
+
+
+def neutral_run() -> str:
+    """Return the item of the list of results, once there are some."""
+    return "- [The neutral benchmark](results/neutral/README.md)" if NEUTRAL.exists() else ""
+
+
+def _neutral(head: str) -> str:
+    return _table_in(NEUTRAL, head) if NEUTRAL.exists() else _NOT_YET
+
+
+def _table_in(path: Path, head: str) -> str:
+    """Return the first table of a page that begins so."""
     lines = path.read_text(encoding="utf-8").splitlines()
     first = next(k for k, line in enumerate(lines) if line.startswith(head))
     last = next(k for k in range(first, len(lines) + 1) if k == len(lines) or not lines[k].startswith("|"))
@@ -262,6 +303,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
+    "neutral": neutral,
+    "neutral-learners": neutral_learners,
+    "neutral-differences": neutral_differences,
+    "neutral-check": neutral_check,
+    "neutral-run": neutral_run,
     "authors-code": authors_code,
     "authors-variants": authors_variants,
     "authors-epochs": authors_epochs,

@@ -216,7 +216,9 @@ def _neutral(head: str) -> str:
 def _table_in(path: Path, head: str) -> str:
     """Return the first table of a page that begins so."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    first = next(k for k, line in enumerate(lines) if line.startswith(head))
+    first = next((k for k, line in enumerate(lines) if line.startswith(head)), None)
+    if first is None:
+        return "None."
     last = next(k for k in range(first, len(lines) + 1) if k == len(lines) or not lines[k].startswith("|"))
     return "\n".join(lines[first:last])
 

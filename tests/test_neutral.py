@@ -290,6 +290,23 @@ def test_the_whole_benchmark(folder, tmp_path, command):
     assert not (tmp_path / "curves").exists(), "nothing of the patients is kept"
 
 
+def test_a_folder_without_comparable_scores_and_with_gaps(own_folder, tmp_path, command):
+    """Nothing to rank against, values missing, a cohort with few folds: scores all the same, and the page says so."""
+    path = own_folder / "cohorts" / "alone.csv"
+    table = pd.read_csv(path)
+    table.loc[3:9, ["age", "site"]] = np.nan
+    table.to_csv(path, index=False)
+    words = ["--model", "coxph", "--cohorts", "alone", "unseen", "--folds", "2-9", "--workers", "2", "-o", tmp_path]
+    code, printed = command(own_folder, *words)
+    assert code == 0, printed
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    assert rows[["cohort", "fold"]].to_numpy().tolist() == [["alone", 2], ["alone", 3], ["unseen", 2]]
+    assert rows["harrell_c"].between(0.5, 1).all()
+    assert pd.read_csv(tmp_path / "check.csv")["verdict"].tolist() == ["unchecked"] * 2
+    assert "| `coxph` | – | – | – |" in (tmp_path / "README.md").read_text()
+    assert not list(tmp_path.glob("*.svg"))
+
+
 def test_several_models_and_a_model_that_fails(folder, tmp_path, command, monkeypatch):
     monkeypatch.setattr(DeepSurv, "fit", lambda *_: 1 / 0)
     words = ["--model", "coxph", "--model", "deepsurv", "--cohorts", "numbers", "--folds", "all", "-o", tmp_path]

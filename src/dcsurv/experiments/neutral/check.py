@@ -11,7 +11,7 @@ from dcsurv.experiments.neutral.folder import SCORES, NeutralFolder, Score
 from dcsurv.experiments.neutral.tasks import REFERENCE
 
 PUBLISHED_COX: Final = "CPH"
-# How far a fold may be away. What was seen on 17 cohorts is a hundredth of it, most of that the rounding in print.
+# How far a fold may be away. On the 17 cohorts that were seen none was a twentieth of it.
 TOLERANCE: Final[dict[Score, float]] = {"harrell_c": 1e-3, "isbs": 3e-4}
 MET, UNCHECKED, FAILED = "met", "unchecked", "not met"
 

@@ -16,7 +16,7 @@ from dcsurv.target import FloatArray, unpack
 
 # Without a penalty, as theirs. R drops a column that others determine; a hair of a penalty does as well.
 _PENALTIES: Final = 0.0, 1e-7, 1e-5, 1e-3
-# Their pipeline kept the five most frequent levels of a category, and others from this share of the patients on.
+# Inferred from their scores: they kept the five most frequent levels, and others from this share of the patients on.
 _LEVELS_KEPT: Final = 5
 _SHARE_KEPT: Final = 0.05
 

@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development truth small datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development truth small neutral \
+	datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -67,6 +68,10 @@ truth: $(VENV)/.development
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development
 	$(BIN)/python benchmarks/small.py
+
+# Our models on someone else's cohorts, folds and scores: `make neutral FOLDER=...`; writes docs/results/neutral.
+neutral: $(VENV)/.development
+	$(BIN)/python benchmarks/neutral.py $(FOLDER)
 
 # A search of settings and its judgement on the test part; writes docs/results/tuning.
 tuning: $(VENV)/.development

@@ -45,6 +45,8 @@ TESTED_AS: dict[str, str | None] = {
     "make truth": None,  # tests/test_studies.py, small
     "make small": None,  # the same
     "make tuning": None,  # the same
+    "make neutral FOLDER=benchmark": None,  # the same; tests/test_neutral.py has a small folder
+    "python benchmarks/neutral.py benchmark --model calibrated coxph --folds all --workers 2 -o my-results": None,
     # The model that the pages share, from fewer members and epochs.
     "dcsurv fit patients.csv --time days --event died --unit days --horizons 5y,10y -o model.safetensors": (
         "dcsurv fit patients.csv --time days --event died --unit days --horizons 5y,10y -o model.safetensors "

@@ -19,6 +19,7 @@ from dcsurv.metrics import find_metric, list_metrics
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 PAPER_TABLES = RESULTS / "paper" / "tables"
+NEUTRAL = RESULTS / "neutral" / "README.md"
 COHORTS = ("support", "metabric", "flchain")
 _NOT_RUN = "The run is not committed yet."
 _MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
@@ -183,6 +184,37 @@ def follow_up_designs() -> str:
     return _result("follow-up", "| follow-up |")
 
 
+def neutral() -> str:
+    """Return our ranks among the published learners, with the pictures and the command that made them."""
+    if not NEUTRAL.exists():
+        return _NOT_RUN
+    text = NEUTRAL.read_text(encoding="utf-8")
+    pictures = [f"![{name}](results/neutral/{file})" for name, file in re.findall(r"!\[([^]]+)\]\(([^)]+)\)", text)]
+    made = re.search(r"(?m)^Made by .*$", text)
+    caption = f"{made[0] if made else ''} All tables: [the results](results/neutral/README.md)."
+    return "\n\n".join([_result("neutral", "| model | mean rank"), *pictures, caption])
+
+
+def neutral_learners() -> str:
+    """Return the mean ranks of all learners."""
+    return _result("neutral", "| learner |")
+
+
+def neutral_differences() -> str:
+    """Return the differences to the best published learners."""
+    return _result("neutral", "| model | score |")
+
+
+def neutral_check() -> str:
+    """Return how closely the published Cox model is met."""
+    return _result("neutral", "| cohort | folds | difference")
+
+
+def neutral_run() -> str:
+    """Return the item of the list of results, once there are some."""
+    return "- [The neutral benchmark](results/neutral/README.md)" if NEUTRAL.exists() else ""
+
+
 def _result(study: str, head: str) -> str:
     """Return the first table that begins so on the page of a study."""
     path = RESULTS / study / "README.md"
@@ -278,6 +310,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
+    "neutral": neutral,
+    "neutral-learners": neutral_learners,
+    "neutral-differences": neutral_differences,
+    "neutral-check": neutral_check,
+    "neutral-run": neutral_run,
     "authors-code": authors_code,
     "authors-variants": authors_variants,
     "authors-epochs": authors_epochs,

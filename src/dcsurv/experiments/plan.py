@@ -64,19 +64,27 @@ class Task:
         return f"{self.dataset}_{readable}_s{self.split}_r{self.seed}_{digest[:10]}"
 
     @property
+    def label(self) -> str:
+        """What it is called in messages."""
+        return f"{self.model} on {self.dataset}, split {self.split}"
+
+    @property
     def cost(self) -> float:
         """A rough guess of the time it takes, in arbitrary units, to run long tasks first and to see the end."""
-        patients = {"support": 7098, "metabric": 1523, "flchain": 6299}[self.dataset]
-        if isinstance(self.estimator, CalibratedEnsemble):
-            return patients * (self.estimator.n_members or 5) * self.estimator.seeds_per_member * 100 * 200.0
-        if isinstance(self.estimator, EncoderDecoderEstimator):
-            directions = 2 if getattr(self.estimator, "bidirectional", False) else 1
-            width = max(self.estimator.decoder_size, 32) * self.estimator.decoder_layers * directions
-            epochs = self.estimator.max_epochs
-            return patients * epochs * (200 + (self.estimator.n_nodes or 40) * width)
-        if isinstance(self.estimator, NetworkEstimator):
-            return patients * self.estimator.max_epochs * 200.0
-        return patients * (20_000.0 if isinstance(self.estimator, Peer) else 2_000.0)
+        return expected_cost(self.estimator, {"support": 7098, "metabric": 1523, "flchain": 6299}[self.dataset])
+
+
+def expected_cost(estimator: Any, patients: int) -> float:
+    """Return a rough guess of the time that a fit takes, in arbitrary units."""
+    if isinstance(estimator, CalibratedEnsemble):
+        return patients * (estimator.n_members or 5) * estimator.seeds_per_member * 100 * 200.0
+    if isinstance(estimator, EncoderDecoderEstimator):
+        directions = 2 if getattr(estimator, "bidirectional", False) else 1
+        width = max(estimator.decoder_size, 32) * estimator.decoder_layers * directions
+        return patients * estimator.max_epochs * (200 + (estimator.n_nodes or 40) * width)
+    if isinstance(estimator, NetworkEstimator):
+        return patients * estimator.max_epochs * 200.0
+    return patients * (20_000.0 if isinstance(estimator, Peer) else 2_000.0)
 
 
 @dataclass(frozen=True)
@@ -166,12 +174,8 @@ class Plan:
 
     def _task(self, dataset: str, model: str, split: int, seed: int) -> Task:
         estimator = self._estimator(model, dataset)
-        wanted = {**self.changes, "random_state": seed}
-        # Also inside pipelines and ensembles, whose parameters go by names such as dcs__random_state.
-        inner = {name: wanted[last] for name in estimator.get_params() if (last := name.split("__")[-1]) in wanted}
-        estimator.set_params(**inner)
-        settings = {name: identity_text(value) for name, value in sorted(estimator.get_params(deep=False).items())}
-        settings["class"] = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+        set_everywhere(estimator, {**self.changes, "random_state": seed})
+        settings = settings_of(estimator)
         return Task(dataset, model, split, seed, int(self.n_bootstrap), settings, estimator)
 
     def _estimator(self, model: str, dataset: str) -> Any:
@@ -197,6 +201,19 @@ class Plan:
             return clone(peer)
         possible = [*PAPER_MODELS, *ABLATIONS, CALIBRATED, *PEERS]
         raise PlanError(f"unknown model {model!r}; there are {', '.join(map(repr, possible))}.")
+
+
+def set_everywhere(estimator: Any, wanted: Mapping[str, Any]) -> None:
+    """Set parameters also inside pipelines and ensembles, whose parameters go by names such as dcs__random_state."""
+    inner = {name: wanted[last] for name in estimator.get_params() if (last := name.split("__")[-1]) in wanted}
+    estimator.set_params(**inner)
+
+
+def settings_of(estimator: Any) -> dict[str, str]:
+    """Return class and parameters of an estimator as text: part of a task's identity."""
+    settings = {name: identity_text(value) for name, value in sorted(estimator.get_params(deep=False).items())}
+    settings["class"] = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+    return settings
 
 
 def identity_text(value: Any) -> str:

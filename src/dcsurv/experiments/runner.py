@@ -1,16 +1,11 @@
-"""Run a plan: every task once, each result kept as soon as it is there, on one machine or on a cluster."""
+"""Run a plan: every task once, each result kept as soon as it is there."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import platform
 import time
-import traceback
-import uuid
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -20,25 +15,14 @@ import pandas as pd
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.datasets import load
-from dcsurv.experiments.cluster import connected
-from dcsurv.experiments.plan import Plan, PlanError, Task
+from dcsurv.experiments.dispatch import TaskResult, attempt, check_options, run_all
+from dcsurv.experiments.plan import Plan, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
 from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.target import train_test_indices
-from dcsurv.training import one_thread
 
 _PAPER_BOOTSTRAPS = 10
 _VERSIONS = ("dcsurv", "torch", "numpy", "scikit-learn", "lifelines")
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What became of a task: its row and curves, or why there are none."""
-
-    key: str
-    row: Row | None = None
-    curves: SurvivalCurves | None = None
-    failure: Row | None = None
 
 
 class Results:
@@ -132,42 +116,20 @@ def run(
     PlanError
         Before anything is trained, if the plan or the folder cannot be used.
     """
-    if workers < 1:
-        raise PlanError(f"workers is {workers}, but at least 1 is needed.")
-    if cluster is not None and workers != 1:
-        raise PlanError("workers and cluster exclude each other: a cluster has its own workers.")
+    check_options(workers, cluster)
     tasks = plan.tasks()
     store = ResultStore(folder)
-    store.prepare()
-    with store.locked(), _executor(workers, cluster) as execute_all:
-        store.remove_leftovers()
-        pending = [task for task in tasks if store.read(task.key) is None]
-        pending.sort(key=lambda task: -task.cost)
-        with _TaskBar(tasks, pending, shown=progress) as bar:
-            for outcome in execute_all(pending):
-                if outcome.failure is not None:
-                    store.write_failure(outcome.key, outcome.failure)
-                else:
-                    assert outcome.row is not None
-                    assert outcome.curves is not None
-                    store.write(outcome.key, outcome.row, outcome.curves)
-                bar.advance(outcome)
+    run_all(tasks, fit_and_score, store, workers=workers, cluster=cluster, progress=progress)
     return Results(store, tasks)
 
 
 def execute(task: Task) -> TaskResult:
     """Fit, predict and evaluate one task on one thread; a failure is returned, not raised."""
-    try:
-        with one_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            row, curves = _execute(task)
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        return TaskResult(task.key, failure={"cause": cause, "traceback": traceback.format_exc()})
-    return TaskResult(task.key, row, curves)
+    return attempt(fit_and_score, task)
 
 
-def _execute(task: Task) -> tuple[Row, SurvivalCurves]:
+def fit_and_score(task: Task) -> tuple[Row, SurvivalCurves]:
+    """Return the row of a task and the curves behind it."""
     X, y = load(task.dataset)
     train, test = train_test_indices(y, random_state=task.split)
     begin = time.perf_counter()
@@ -242,114 +204,3 @@ def _flat(row: Row) -> Row:
                 if part in record:
                     out[f"{name} {part}"] = record[part]
     return {**out, "key": row["key"], "split_sha256": row["split_sha256"]}
-
-
-@contextlib.contextmanager
-def _executor(workers: int, cluster: str | None) -> Iterator[Any]:
-    """Yield a function that runs tasks and yields their outcomes as they come."""
-    if cluster is None:
-        yield lambda tasks: _on_this_machine(tasks, workers)
-        return
-    with connected(cluster, PlanError) as client:
-        yield lambda tasks: _on_cluster(tasks, client)
-
-
-def _on_cluster(tasks: Sequence[Task], client: Any) -> Iterator[TaskResult]:
-    """Run tasks on a Dask cluster; one that takes its workers down with it becomes a failure.
-
-    Not through joblib, whose Dask backend waits forever for a task that killed its worker.
-    """
-    from distributed import as_completed
-
-    futures = {client.submit(execute, task, key=f"{task.key}-{uuid.uuid4().hex}"): task for task in tasks}
-    for future in as_completed(futures):  # type: ignore[no-untyped-call]
-        if future.status == "finished":
-            yield future.result()
-        else:
-            error = future.exception()
-            yield TaskResult(futures[future].key, failure={"cause": f"its worker died: {error}", "traceback": ""})
-        future.release()
-
-
-def _on_this_machine(tasks: Sequence[Task], workers: int) -> Iterator[TaskResult]:
-    from dcsurv.experiments.processes import TerminatedWorkerError, dumps
-
-    if workers == 1:
-        yield from map(execute, tasks)
-        return
-    waiting = {}
-    for task in tasks:
-        try:
-            dumps(task)
-            waiting[task.key] = task
-        except Exception as error:  # pickling runs code of any kind of object
-            cause = f"it cannot be sent to another process ({error}); run it with workers=1"
-            yield TaskResult(task.key, failure={"cause": cause, "traceback": ""})
-    while waiting:
-        try:
-            for outcome in _with_joblib(list(waiting.values()), n_jobs=workers):
-                del waiting[outcome.key]
-                yield outcome
-        except TerminatedWorkerError as error:
-            # A process died (out of memory, killed), and with it the pool. The task that did it is one of the
-            # first that are still waiting: give each of those a process of its own to find out which.
-            for task in list(waiting.values())[: 2 * workers]:
-                try:
-                    outcome = next(_with_joblib([task], n_jobs=2))
-                except TerminatedWorkerError:
-                    cause = f"its process died (out of memory, or killed): {str(error).splitlines()[0]}"
-                    outcome = TaskResult(task.key, failure={"cause": cause, "traceback": ""})
-                del waiting[task.key]
-                yield outcome
-
-
-def _with_joblib(tasks: Sequence[Task], *, n_jobs: int) -> Iterator[TaskResult]:
-    import joblib
-
-    with joblib.parallel_config(backend="loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        pool = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
-        yield from pool(joblib.delayed(execute)(task) for task in tasks)
-
-
-class _TaskBar:
-    """A bar over the estimated work, with the time that is left."""
-
-    def __init__(self, tasks: Sequence[Task], pending: Sequence[Task], *, shown: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        self._costs = {task.key: task for task in pending}
-        self._total = sum(task.cost for task in pending)
-        self._done = 0.0
-        self._count = len(tasks) - len(pending)
-        self._begin = time.monotonic()
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
-        kept = f", {self._count} kept from before" if self._count else ""
-        self._task = self._bar.add_task(f"tasks{kept}", total=len(tasks), completed=self._count, left="")
-
-    def __enter__(self) -> _TaskBar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def advance(self, outcome: TaskResult) -> None:
-        task = self._costs[outcome.key]
-        self._done += task.cost
-        spent = time.monotonic() - self._begin
-        left = spent * (self._total - self._done) / self._done
-        if outcome.failure is not None and not self._bar.disable:
-            name = f"{task.model} on {task.dataset}, split {task.split}"
-            text = f"failed: {name}: {outcome.failure['cause']}"
-            self._bar.console.print(text, style="red", markup=False, highlight=False)
-        self._bar.update(self._task, advance=1, left=f"about {left / 60:.0f} min left" if left > 90 else "")

@@ -3,7 +3,7 @@
 ::
 
     folder/rows/KEY.json       the row, with a digest over its contents
-    folder/curves/KEY.npz      the predicted curves of the test patients, float32
+    folder/curves/KEY.npz      the predicted curves of the test patients, float32, where they are kept
     folder/failures/KEY.json   why a task failed, until it succeeds
     folder/damaged/            files that were found changed or cut short
 """
@@ -36,15 +36,16 @@ _SPACE_NEEDED = 200 * 1024**2
 
 
 class ResultStore:
-    """The folder of an experiment."""
+    """The folder of an experiment; ``keeps_curves`` says whether it has curves besides rows."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, keeps_curves: bool = True) -> None:
         self.folder = Path(folder)
+        self._folders = ("rows", "curves", "failures") if keeps_curves else ("rows", "failures")
 
     def prepare(self) -> None:
         """Make the folders and find out whether results can be written; raise PlanError if not."""
         try:
-            for name in ("rows", "curves", "failures"):
+            for name in self._folders:
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             write_atomically(self.folder / ".writable", b"yes")
             (self.folder / ".writable").unlink()
@@ -71,11 +72,13 @@ class ResultStore:
                 ) from None
             yield
 
-    def write(self, key: str, row: Row, curves: SurvivalCurves) -> None:
+    def write(self, key: str, row: Row, curves: SurvivalCurves | None) -> None:
         """Store a finished task. The row comes last: a task without one has not happened."""
-        data = _pack(curves)
-        write_atomically(self._curves(key), data)
-        row = {**row, "key": key, "format": FORMAT, "curves_sha256": hashlib.sha256(data).hexdigest()}
+        row = {**row, "key": key, "format": FORMAT}
+        if curves is not None:
+            data = _pack(curves)
+            write_atomically(self._curves(key), data)
+            row["curves_sha256"] = hashlib.sha256(data).hexdigest()
         write_atomically(self._row(key), _sealed(row))
         self._failure(key).unlink(missing_ok=True)
 
@@ -91,7 +94,7 @@ class ResultStore:
         return record
 
     def read(self, key: str) -> Row | None:
-        """Return a row that is whole, with its curves there; set damaged files aside and return None otherwise."""
+        """Return a row that is whole, with the curves that it names; set damaged files aside and return None if not."""
         path = self._row(key)
         if not path.exists():
             return None
@@ -99,6 +102,8 @@ class ResultStore:
         if row is None or row.get("key") != key or row.get("format") != FORMAT:
             self._set_aside(path)
             return None
+        if "curves_sha256" not in row:
+            return row
         curves = self._curves(key)
         if not curves.exists() or hashlib.sha256(curves.read_bytes()).hexdigest() != row["curves_sha256"]:
             self._set_aside(path)

@@ -23,8 +23,8 @@ Parts: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 # exp of more would overflow in sums and squares.
 _LARGEST = 200.0
-# What keeps 1 / σ finite where all events fall on one time.
-_PULL = 1 / 2500
+# What keeps 1 / σ finite where all events fall on one time: half of this times its square is taken away.
+PULL = 1 / 2500
 
 
 @dataclass(frozen=True)
@@ -117,23 +117,29 @@ class AFTLikelihood:
         self.event, self.weight, self.distribution = event, weight, distribution
         self.events = float(weight @ event)
 
+    def without_features(self) -> AFTLikelihood:
+        """Return the likelihood with g0 and a only."""
+        return AFTLikelihood(
+            np.zeros((len(self.terms), 0)), self.terms[:, -1], self.event, self.weight, self.distribution
+        )
+
     def evaluate(self, coef: FloatArray, linear: FloatArray) -> AFTPoint:
         """Return the likelihood at some coefficients, whose products with the terms are z."""
         steepness = float(coef[-1])
         if steepness <= 0:
             return AFTPoint(-np.inf, linear, linear, steepness)
         value, slope, bend = self.distribution.parts(linear, self.event)
-        total = float(self.weight @ value) + self.events * np.log(steepness) - 0.5 * _PULL * steepness**2
+        total = float(self.weight @ value) + self.events * np.log(steepness) - 0.5 * PULL * steepness**2
         return AFTPoint(total, self.weight * slope, self.weight * bend, steepness)
 
     def slope(self, point: AFTPoint) -> FloatArray:
         """Return the derivative with respect to the coefficients, (p + 2,)."""
         out: FloatArray = point.slope @ self.terms
-        out[-1] += self.events / point.steepness - _PULL * point.steepness
+        out[-1] += self.events / point.steepness - PULL * point.steepness
         return out
 
     def information(self, point: AFTPoint) -> FloatArray:
         """Return minus the second derivative with respect to the coefficients, (p + 2, p + 2)."""
         out: FloatArray = (self.terms * -point.bend[:, None]).T @ self.terms
-        out[-1, -1] += self.events / point.steepness**2 + _PULL
+        out[-1, -1] += self.events / point.steepness**2 + PULL
         return out

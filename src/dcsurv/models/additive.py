@@ -1,0 +1,215 @@
+"""What models have in common whose patients differ by a sum of effects, one per column, that may bend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from dcsurv.models.base import Features
+from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
+from dcsurv.models.cox_summary import model_columns
+from dcsurv.models.estimator import SurvivalEstimator
+from dcsurv.models.penalised import PenalisedFit, Penalties
+from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
+from dcsurv.persistence import Arrays, Header
+from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
+
+# From terms, the group of each and what is known of the penalties to coefficients of the terms.
+Estimate: TypeAlias = Callable[[FloatArray, IntArray, Penalties], PenalisedFit]
+
+# Three knots, one more for every so many events, and no more than six.
+_EVENTS_PER_KNOT, _MOST_KNOTS = 50, 6
+# In tables with more columns than this effects are straight; bends are no more than this in all.
+_MOST_BENT, _MOST_BENDS = 150, 200
+# Beyond the training patients' values an effect goes on for this share of their range, and is held then.
+_MARGIN = 0.25
+# Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
+# without a penalty, for which a penalty of one per event is a half.
+_LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
+# With fewer events than this, bends are penalised more than straight effects at least: so many times over the events.
+_EVENTS_TO_BEND = 300.0
+
+_GROUPS = "straight", "bends"
+_OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AdditiveEstimator(SurvivalEstimator):
+    """Base of the models with effects Σ β_j x_j + b_j(x_j), b_j a natural cubic spline.
+
+    Parameters
+    ----------
+    knots : int or None, default None
+        Of each spline; fewer than 3 leave all effects straight. None takes 3 to 6, one for every 50 events.
+    penalty : float or None, default None
+        Of straight effects: half of it times the sum of the squared coefficients, of columns in standard deviations (of
+        two values: in halves of their distance), is taken from the log likelihood. None lets the data choose.
+    bend_penalty : float or None, default None
+        The same for the bends, each of which has a standard deviation of at most 1. None lets the data choose.
+    strength : float, default 1.0
+        What penalties that the data choose are multiplied by.
+    """
+
+    knots: int | None = None
+    penalty: float | None = None
+    bend_penalty: float | None = None
+    strength: float = 1.0
+
+    ranges: ClassVar[dict[str, Range]] = {
+        "knots": NoneOr(WholeNumber(0)),
+        "penalty": NoneOr(Number(above=0)),
+        "bend_penalty": NoneOr(Number(above=0)),
+        "strength": Number(above=0),
+    }
+
+    # --- fitting ------------------------------------------------------------------------------------------
+
+    def fit_effects(self, columns: FloatArray, events: int, weight: FloatArray, estimate: Estimate) -> Header:
+        """Learn the effects, with ``estimate`` to find the coefficients; return a summary in plain data."""
+        self._fit_scale(columns, weight)
+        scaled = (columns - self.center_) / self.scale_
+        varying = np.flatnonzero(self.upper_ > self.lower_)
+        bends = self._find_bends(scaled, varying, weight, events)
+        terms = np.column_stack([scaled[:, varying], *(one(scaled[:, one.column]) for one in bends)])
+        found = self._estimate(terms, len(varying), events, estimate)
+        self.coef_ = np.zeros(columns.shape[1])
+        self.coef_[varying] = found.coef[: len(varying)] / self.scale_[varying]
+        ends = len(varying) + np.cumsum([one.mix.shape[1] for one in bends], dtype=np.int64)
+        self.bends_ = [
+            one.summed(found.coef[end - one.mix.shape[1] : end]) for one, end in zip(bends, ends, strict=True)
+        ]
+        groups = _GROUPS if len(varying) else ()
+        summary = {
+            "penalties": dict(zip(groups, found.penalty.tolist(), strict=False)),
+            "degrees_of_freedom": dict(zip(groups, found.freedom.tolist(), strict=False)),
+            "log_likelihood": found.log_likelihood if np.isfinite(found.log_likelihood) else None,
+        }
+        self._set_summary(summary)
+        return summary
+
+    def _fit_scale(self, columns: FloatArray, weight: FloatArray) -> None:
+        """Learn the centre, the unit and the range of each column."""
+        share = weight / weight.sum()
+        low, high = columns.min(axis=0), columns.max(axis=0)
+        self.center_ = share @ columns
+        spread = np.sqrt(share @ (columns - self.center_) ** 2)
+        # The unit of two values does not depend on how rare one of them is: an effect of a rare one is no larger.
+        two = ((columns == low) | (columns == high)).all(axis=0)
+        self.scale_ = np.where(two, (high - low) / 2, spread)
+        self.scale_[~(self.scale_ > 0)] = 1.0
+        margin = _MARGIN * (high - low)
+        self.lower_, self.upper_ = low - margin, high + margin
+
+    def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
+        count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)
+        if scaled.shape[1] > _MOST_BENT or count < 3:
+            return []
+        if self.knots is None:
+            count = min(count, 2 + max(_MOST_BENDS // max(len(varying), 1), 1))
+        found = []
+        for k in varying:
+            x = np.ascontiguousarray(scaled[:, k])
+            one = find_bends(x, int(k), place_knots(np.sort(x), count), weight)
+            if one is not None:
+                found.append(one)
+        return found
+
+    def _estimate(self, terms: FloatArray, straight: int, events: int, estimate: Estimate) -> PenalisedFit:
+        """Return the fit of straight terms, then bends."""
+        n, p = terms.shape
+        turned = None
+        if straight == p > n:  # one penalty on all of them: any axes will do, and there are fewer than n
+            terms, turned = _turned(terms)
+        group = (np.arange(terms.shape[1]) >= straight).astype(np.int64)
+        groups = int(group.max(initial=0)) + 1
+        per_event = events * max(1.0, p / max(terms.shape[1], 1))  # a penalty that halves coefficients, roughly
+        given = [self.penalty, self.bend_penalty][:groups]
+        penalties = Penalties(
+            start=per_event * np.array([0.1, 1.0])[:groups],
+            lower=np.array([_LEAST_PENALTY if one is None else float(one) for one in given]),
+            upper=np.array(
+                [
+                    most * per_event if one is None else float(one)
+                    for one, most in zip(given, _MOST_PENALTY, strict=False)
+                ]
+            ),
+            ratio=_EVENTS_TO_BEND / events,
+            strength=float(self.strength),
+        )
+        found = estimate(terms, group, penalties)
+        return found if turned is None else replace(found, coef=turned @ found.coef)
+
+    # --- effects ------------------------------------------------------------------------------------------
+
+    def partial_effects(self, X: Any) -> pd.DataFrame:
+        """Return what each column adds to the sum of effects of patients, against the average of the training patients.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient; to see the shape of an effect, one patient with several values.
+
+        Returns
+        -------
+        DataFrame
+            One row per patient, one column per column after preprocessing.
+        """
+        check_is_fitted(self)
+        names = [one.name for one in self._names()]
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return pd.DataFrame(self.effects(self.prepare(X)), columns=names, index=index)
+
+    def _names(self) -> Any:
+        return model_columns(self.preprocessor_, getattr(self, "feature_names_in_", None), len(self.coef_))
+
+    def effects(self, X: Features | FloatArray) -> FloatArray:
+        """Return the effect of each prepared column, values far from the training patients' held, (n, p)."""
+        held = np.clip(X.astype(np.float64), self.lower_, self.upper_) - self.center_
+        out: FloatArray = held * self.coef_
+        for one in self.bends_:
+            out[:, one.column] += one(held[:, one.column] / self.scale_[one.column])[:, 0]
+        return out
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def effects_to_arrays(self) -> Arrays:
+        """Return the effects as plain arrays."""
+        return {name: getattr(self, name) for name in _OF_COLUMNS} | to_arrays(self.bends_)
+
+    def effects_from_arrays(self, header: Header, arrays: Arrays) -> None:
+        """Set the effects from what a file has, checked."""
+        p = len(arrays["coef_"])
+        for name in _OF_COLUMNS:
+            if arrays[name].shape != (p,) or not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} has the shape {arrays[name].shape}; {p} finite numbers are expected")
+            setattr(self, name, arrays[name])
+        if (self.scale_ <= 0).any() or (self.lower_ > self.upper_).any():
+            raise ValueError("its columns have units or ranges that cannot be")
+        self.bends_ = from_arrays(arrays, p)
+        self._set_summary(header["training"])
+
+    def _set_summary(self, summary: Header) -> None:
+        self.penalties_ = {name: float(value) for name, value in summary["penalties"].items()}
+        self.degrees_of_freedom_ = {name: float(value) for name, value in summary["degrees_of_freedom"].items()}
+        log_likelihood = summary["log_likelihood"]
+        self.log_likelihood_ = float("nan") if log_likelihood is None else float(log_likelihood)
+
+
+def counted(X: Features, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
+    """Return columns, times, events and weights, of mean 1, of the patients who count."""
+    rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
+    weight = np.ones(len(rows)) if weight is None else weight[rows] / weight[rows].mean()
+    return X[rows].astype(np.float64), y["time"][rows], y["event"][rows], weight
+
+
+def _turned(terms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return terms along their principal axes, without those of no length, and the axes as columns."""
+    squares, left = np.linalg.eigh(terms @ terms.T)
+    kept = squares > 1e-10 * squares[-1]
+    length = np.sqrt(squares[kept])
+    return left[:, kept] * length, terms.T @ (left[:, kept] / length)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,9 +19,6 @@ from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
 
-# From terms, the group of each and what is known of the penalties to coefficients of the terms.
-Estimate: TypeAlias = Callable[[FloatArray, IntArray, Penalties], PenalisedFit]
-
 # Three knots, one more for every so many events, and no more than six.
 _EVENTS_PER_KNOT, _MOST_KNOTS = 50, 6
 # In tables with more columns than this effects are straight; bends are no more than this in all.
@@ -34,8 +31,40 @@ _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
 # With fewer events than this, bends are penalised more than straight effects at least: so many times over the events.
 _EVENTS_TO_BEND = 300.0
 
-_GROUPS = "straight", "bends"
 _OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What the coefficients of effects are found with.
+
+    Attributes
+    ----------
+    terms
+        Scaled columns that vary, then their bends, (n, terms).
+    group
+        0 for straight terms, 1 for bends, (terms,).
+    penalties
+        Of these groups.
+    varying
+        Columns that are not constant.
+    bends
+        Of these, where they have any.
+    axes
+        If there were more terms than patients: the directions that ``terms`` holds instead, (columns, terms).
+    """
+
+    terms: FloatArray
+    group: IntArray
+    penalties: Penalties
+    varying: IntArray
+    bends: list[Bends]
+    axes: FloatArray | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the groups."""
+        return ("straight", "bends")[: len(self.penalties.start)]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -69,26 +98,49 @@ class AdditiveEstimator(SurvivalEstimator):
 
     # --- fitting ------------------------------------------------------------------------------------------
 
-    def fit_effects(self, columns: FloatArray, events: int, weight: FloatArray, estimate: Estimate) -> Header:
-        """Learn the effects, with ``estimate`` to find the coefficients; return a summary in plain data."""
+    def design(self, columns: FloatArray, events: int, weight: FloatArray) -> Design:
+        """Learn units, ranges and bends of the columns, and return what their coefficients are found with.
+
+        Parameters
+        ----------
+        columns
+            Of the patients who count, (n, p).
+        events
+            How many of them had the event.
+        weight
+            Their weights, of mean 1.
+        """
         self._fit_scale(columns, weight)
         scaled = (columns - self.center_) / self.scale_
         varying = np.flatnonzero(self.upper_ > self.lower_)
         bends = self._find_bends(scaled, varying, weight, events)
         terms = np.column_stack([scaled[:, varying], *(one(scaled[:, one.column]) for one in bends)])
-        found = self._estimate(terms, len(varying), events, estimate)
-        self.coef_ = np.zeros(columns.shape[1])
-        self.coef_[varying] = found.coef[: len(varying)] / self.scale_[varying]
-        ends = len(varying) + np.cumsum([one.mix.shape[1] for one in bends], dtype=np.int64)
+        n, p = terms.shape
+        axes = None
+        if len(varying) == p > n:  # one penalty on all of them: any axes will do, and there are fewer than n
+            terms, axes = _turned(terms)
+        per_event = events * max(1.0, p / max(terms.shape[1], 1))  # a penalty that halves coefficients, roughly
+        group = (np.arange(terms.shape[1]) >= len(varying)).astype(np.int64)
+        return Design(terms, group, self._penalties(per_event, events, 1 + bool(bends)), varying, bends, axes)
+
+    def keep_effects(self, design: Design, coef: FloatArray) -> None:
+        """Keep the effects that have these coefficients, one per term."""
+        if design.axes is not None:
+            coef = design.axes @ coef
+        straight = len(design.varying)
+        self.coef_ = np.zeros(len(self.scale_))
+        self.coef_[design.varying] = coef[:straight] / self.scale_[design.varying]
+        ends = straight + np.cumsum([one.mix.shape[1] for one in design.bends], dtype=np.int64)
         self.bends_ = [
-            one.summed(found.coef[end - one.mix.shape[1] : end]) for one, end in zip(bends, ends, strict=True)
+            one.summed(coef[end - one.mix.shape[1] : end]) for one, end in zip(design.bends, ends, strict=True)
         ]
-        groups = _GROUPS if len(varying) else ()
-        summary = {
-            "penalties": dict(zip(groups, found.penalty.tolist(), strict=False)),
-            "degrees_of_freedom": dict(zip(groups, found.freedom.tolist(), strict=False)),
-            "log_likelihood": found.log_likelihood if np.isfinite(found.log_likelihood) else None,
-        }
+
+    def keep_summary(self, names: Sequence[str], found: PenalisedFit | None, log_likelihood: float | None) -> Header:
+        """Keep what the penalties of named groups left, and return it as plain data."""
+        summary: Header = {"penalties": {}, "degrees_of_freedom": {}, "log_likelihood": log_likelihood}
+        if found is not None:
+            summary["penalties"] = dict(zip(names, found.penalty.tolist(), strict=True))
+            summary["degrees_of_freedom"] = dict(zip(names, found.freedom.tolist(), strict=True))
         self._set_summary(summary)
         return summary
 
@@ -119,30 +171,16 @@ class AdditiveEstimator(SurvivalEstimator):
                 found.append(one)
         return found
 
-    def _estimate(self, terms: FloatArray, straight: int, events: int, estimate: Estimate) -> PenalisedFit:
-        """Return the fit of straight terms, then bends."""
-        n, p = terms.shape
-        turned = None
-        if straight == p > n:  # one penalty on all of them: any axes will do, and there are fewer than n
-            terms, turned = _turned(terms)
-        group = (np.arange(terms.shape[1]) >= straight).astype(np.int64)
-        groups = int(group.max(initial=0)) + 1
-        per_event = events * max(1.0, p / max(terms.shape[1], 1))  # a penalty that halves coefficients, roughly
+    def _penalties(self, per_event: float, events: int, groups: int) -> Penalties:
         given = [self.penalty, self.bend_penalty][:groups]
-        penalties = Penalties(
+        most = [one * per_event for one in _MOST_PENALTY]
+        return Penalties(
             start=per_event * np.array([0.1, 1.0])[:groups],
             lower=np.array([_LEAST_PENALTY if one is None else float(one) for one in given]),
-            upper=np.array(
-                [
-                    most * per_event if one is None else float(one)
-                    for one, most in zip(given, _MOST_PENALTY, strict=False)
-                ]
-            ),
+            upper=np.array([top if one is None else float(one) for one, top in zip(given, most, strict=False)]),
             ratio=_EVENTS_TO_BEND / events,
             strength=float(self.strength),
         )
-        found = estimate(terms, group, penalties)
-        return found if turned is None else replace(found, coef=turned @ found.coef)
 
     # --- effects ------------------------------------------------------------------------------------------
 

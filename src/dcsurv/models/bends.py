@@ -49,6 +49,14 @@ class Bends:
         out: FloatArray = natural_spline(x, self.knots) @ self.mix - (self.line[0] + x[:, None] * self.line[1])
         return out
 
+    def slope(self, x: FloatArray) -> FloatArray:
+        """Return the derivatives of the functions at some values of the column, (n, B)."""
+        inside = np.minimum(x, self.knots[-1])
+        width = self.knots[-1] - self.knots[:-1]
+        beyond = 3 * np.clip(inside[:, None] - self.knots[:-1], 0.0, None) ** 2 / width
+        out: FloatArray = (beyond[:, :-1] - beyond[:, -1:]) / (self.knots[-1] - self.knots[0]) @ self.mix
+        return out - self.line[1]
+
     def summed(self, coef: FloatArray) -> Bends:
         """Return the one function that is their sum with these coefficients."""
         return Bends(self.column, self.knots, (self.mix @ coef)[:, None], (self.line @ coef)[:, None])

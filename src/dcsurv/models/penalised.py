@@ -15,6 +15,8 @@ import numpy as np
 from dcsurv.target import BoolArray, FloatArray, IntArray
 
 _MAX_STEPS = 50
+# Coefficients and penalties may chase each other: after so many steps penalties go half of the way, and later none.
+_FREE_STEPS, _CHOOSING_STEPS = 8, 16
 _MAX_HALVINGS = 30
 # No step changes a patient's linear predictor (terms times coefficients) by more.
 _LONGEST_STEP = 4.0
@@ -72,6 +74,16 @@ class Penalties:
         """Return the penalties that coefficients get."""
         return np.where(self.lower < self.upper, self.strength * chosen, chosen)
 
+    def and_another(self, start: float, lower: float, upper: float) -> Penalties:
+        """Return the same with one more group, which is not bound to the others."""
+        return replace(
+            self,
+            ratio=self.ratio if len(self.start) > 1 else 0.0,
+            start=np.r_[self.start, start],
+            lower=np.r_[self.lower, lower],
+            upper=np.r_[self.upper, upper],
+        )
+
     def from_here(self, used: FloatArray) -> Penalties:
         """Return the same with a start at penalties that coefficients got."""
         return replace(self, start=np.where(self.lower < self.upper, used / self.strength, used))
@@ -79,7 +91,7 @@ class Penalties:
     def bounded(self, penalty: FloatArray) -> FloatArray:
         """Return penalties within the bounds."""
         if len(penalty) > 1:
-            penalty = np.array([penalty[0], max(penalty[1], self.ratio * penalty[0])])
+            penalty = np.r_[penalty[0], max(penalty[1], self.ratio * penalty[0]), penalty[2:]]
         return np.clip(penalty, self.lower, self.upper)
 
 
@@ -136,10 +148,13 @@ def fit_penalised(
     information = likelihood.information(point)
     chosen = penalties.bounded(penalties.start)
     held = group >= 0
-    for _ in range(_MAX_STEPS):
+    for count in range(_MAX_STEPS):
         target = information @ coef + likelihood.slope(point)
-        if penalties.free and held.any():
+        if penalties.free and held.any() and count < _CHOOSING_STEPS:
+            before = chosen
             chosen = choose_penalties(*_without_free(information, target, held), group[held], chosen, penalties)
+            if count > _FREE_STEPS:
+                chosen = np.sqrt(before * chosen)
         ridge = np.where(held, penalties.used(chosen)[group], 0.0)
         step = _inverse(information, ridge) @ target - coef
         moved = likelihood.terms @ step

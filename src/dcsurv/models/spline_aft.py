@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +12,9 @@ from dcsurv.kinds import ModelKind, register
 from dcsurv.models.additive import AdditiveEstimator, counted
 from dcsurv.models.aft_likelihood import DISTRIBUTIONS, PULL, AFTLikelihood, Distribution
 from dcsurv.models.base import Features
-from dcsurv.models.penalised import SMALLEST_STEP, PenalisedFit, Penalties, fit_penalised
+from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
+from dcsurv.models.penalised import PenalisedFit, Penalties, fit_penalised
+from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
 from dcsurv.search_space import Choice, Float
 from dcsurv.target import FloatArray, IntArray, Outcome
@@ -22,24 +24,83 @@ DistributionName: TypeAlias = Literal["weibull", "log-logistic", "log-normal"]
 # Times below this share of the median count as this: log 0 is none, and the logarithms of a few seconds among years
 # would outweigh everybody else's.
 _SHORTEST = 1e-3
-# A first look at each distribution ends when a step changes no z by more.
+# The penalty of the clock's bends begins at one per event, and stays between these.
+_LEAST_PENALTY, _MOST_PENALTY_PER_EVENT = 0.01, 1000.0
+# A first look at a distribution ends with a step that changes no z by more.
 _FIRST_LOOK = 0.02
 _MAX_NODES = 256
+# Patients, by quantiles of their locations, whose curves decide where nodes are, and the share of nodes that are spread
+# evenly, wherever curves fall.
+_NODES_FOR, _EVENLY = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0), 0.1
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SplineAFT(AdditiveEstimator):
-    """Accelerated failure times with smooth effects: log T = b + Σ β_j x_j + b_j(x_j) + σ e.
+    """Accelerated failure times with smooth effects: h(T) = b + Σ (β_j x_j + b_j(x_j)) + σ e, h(t) near log t.
+
+    A feature stretches or shortens the time to the event. Effects are as in :class:`SplineCox`: straight, with bends
+    that are penalised. The distribution of the error e and with it that of T given x is the one of three with which
+    the data are likeliest once effects are integrated out. The clock h is the logarithm, from which it departs by
+    a penalised spline as far as the data ask for; the penalties are those with which the data are likeliest.
+
+    As long as the clock is straight, exp(β) is the factor by which a unit of the feature multiplies the time to the
+    event. If it is bent the model is a linear transformation model: hazards are proportional with the Weibull
+    distribution, odds with the log-logistic. Curves are smooth, unlike those of the Cox models.
+
+    Times below a thousandth of the median time, 0 among them, count as a thousandth of it.
 
     Parameters
     ----------
     distribution : {"weibull", "log-logistic", "log-normal"} or None, default None
-        Of T given x; None takes the one under which the data are likeliest.
+        Of T given x; None lets the data choose.
+    time_knots : int, default 5
+        Of the spline in log time; fewer than 3 leave the clock straight.
+
+    Attributes
+    ----------
+    distribution_ : str
+        The distribution that was used.
+    coef_ : ndarray of shape (p,)
+        β, one per column after preprocessing, in the units that the preprocessing makes: positive for longer times.
+        Bends are uncorrelated with their column, so that it is the trend.
+    intercept_ : float
+        b, of the average patient, in the logarithm of the unit of the times.
+    sigma_ : float
+        σ. One over it is the shape of Weibull and log-logistic distributions.
+    penalties_ : dict
+        The penalties that were used, of ``"straight"`` effects and of ``"bends"``, both of coefficients divided by σ,
+        and of the ``"clock"``.
+    degrees_of_freedom_ : dict
+        How many parameters each of these amounts to after the penalty.
+    log_likelihood_ : float
+        The log likelihood, without penalties.
+
+    Examples
+    --------
+    >>> from dcsurv import SplineAFT
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric(labels="measured")
+    >>> model = SplineAFT().fit(X[["age", "chemotherapy"]], y)
+    >>> model.distribution_
+    'weibull'
+    >>> ages = X[["age", "chemotherapy"]].iloc[[0, 0, 0]].assign(age=[40, 60, 80])
+    >>> model.partial_effects(ages)["age"].round(1).tolist()  # the log time, against the average
+    [0.3, 0.3, -0.9]
+
+    References
+    ----------
+    J. Burridge: A note on maximum likelihood estimation for regression models using grouped data. Journal of the Royal
+    Statistical Society B 43 (1981).
+
+    P. Royston and M. K. B. Parmar: Flexible parametric proportional-hazards and proportional-odds models for censored
+    survival data. Statistics in Medicine 21 (2002).
     """
 
     distribution: DistributionName | None = None
+    time_knots: int = 5
 
     interpolation: ClassVar[Interpolation] = "linear"
+    ranges: ClassVar[dict[str, Range]] = {**AdditiveEstimator.ranges, "time_knots": WholeNumber(0)}
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, before anything is trained."""
@@ -50,40 +111,61 @@ class SplineAFT(AdditiveEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns, time, event, weight = counted(X, y, weight)
-        unit = float(np.median(time[time > 0])) if (time > 0).any() else 1.0
-        log_time = np.log(np.maximum(time / unit, _SHORTEST))
-
-        def estimate(terms: FloatArray, group: IntArray, penalties: Penalties) -> PenalisedFit:
-            likelihoods = {
-                name: AFTLikelihood(terms, log_time, event, weight, DISTRIBUTIONS[name])
-                for name in ([self.distribution] if self.distribution is not None else DISTRIBUTIONS)
-            }
-            self.distribution_, found = likeliest(likelihoods, np.r_[-1, group, -1], penalties)
-            self.sigma_ = 1.0 / float(found.coef[-1])
-            self.intercept_ = float(found.coef[0]) * self.sigma_ + float(np.log(unit))
-            log_likelihood = found.log_likelihood + 0.5 * PULL / self.sigma_**2
-            log_likelihood -= float(weight[event] @ (log_time[event] + np.log(unit)))  # of T, not of log T
-            return replace(found, coef=found.coef[1:-1] * self.sigma_, log_likelihood=log_likelihood)
-
-        summary = self.fit_effects(columns, int(event.sum()), weight, estimate)
+        events = int(event.sum())
+        self.unit_ = float(np.median(time[time > 0])) if (time > 0).any() else 1.0
+        log_time = np.log(np.maximum(time / self.unit_, _SHORTEST))
+        design, clock = self.design(columns, events, weight), self._find_clock(log_time[event], weight[event])
+        times = np.column_stack([log_time, *(one(log_time) for one in clock)])
+        speeds = np.column_stack([np.ones(events), *(one.slope(log_time[event]) for one in clock)])
+        names, penalties = design.names, design.penalties
+        group = np.r_[-1, design.group, -1, np.full(times.shape[1] - 1, len(names))]
+        if clock:
+            names = (*names, "clock")
+            penalties = penalties.and_another(events, _LEAST_PENALTY, _MOST_PENALTY_PER_EVENT * events)
+        likelihoods = {
+            name: AFTLikelihood(design.terms, times, speeds, event, weight, DISTRIBUTIONS[name])
+            for name in (DISTRIBUTIONS if self.distribution is None else [self.distribution])
+        }
+        self.distribution_, found = likeliest(likelihoods, group, penalties)
+        a = 1 + design.terms.shape[1]
+        self.sigma_ = 1.0 / float(found.coef[a])
+        self.intercept_ = float(found.coef[0]) * self.sigma_ + float(np.log(self.unit_))
+        self.clock_ = [one.summed(found.coef[a + 1 :] * self.sigma_) for one in clock]
+        self.keep_effects(design, found.coef[1:a] * self.sigma_)
         self.times_ = self._place_nodes(self._location(columns), float(time.max()) or 1.0)
-        return summary
+        log_likelihood = found.log_likelihood + 0.5 * PULL / self.sigma_**2
+        log_likelihood -= float(weight[event] @ (log_time[event] + np.log(self.unit_)))  # of T, not of log T
+        return self.keep_summary(names, found, log_likelihood)
+
+    def _find_clock(self, log_time: FloatArray, weight: FloatArray) -> list[Bends]:
+        """Return the bends of log time, fitted to the times of the events; none or one entry."""
+        if self.time_knots < 3:
+            return []
+        one = find_bends(log_time, 0, place_knots(np.sort(log_time), int(self.time_knots)), weight)
+        return [] if one is None else [one]
 
     def _location(self, X: Features | FloatArray) -> FloatArray:
         return self.intercept_ + self.effects(X).sum(axis=1)
 
-    def _place_nodes(self, location: FloatArray, last: float) -> FloatArray:
-        """Return times between which a straight line is near the curves of patients of high, middle and low risk."""
-        some = np.quantile(location, [0.0, 0.05, 0.25, 0.5, 0.75, 1.0])
-        fine = last * np.r_[np.geomspace(1e-6, 0.01, 400, endpoint=False), np.linspace(0.01, 1.0, 2000)]
-        fallen = (1.0 - self._survival(some, fine)).mean(axis=0) + 0.1 * fine / last
-        at = np.linspace(0.0, fallen[-1], _MAX_NODES + 1)[1:]
-        out: FloatArray = np.unique(np.interp(at, np.r_[0.0, fallen], np.r_[0.0, fine]))
-        return np.r_[out[out < last * (1 - 1e-9)], last]
+    def _clock(self, times: FloatArray) -> FloatArray:
+        """Return h at ascending times."""
+        scaled = np.log(times / self.unit_)
+        out = np.log(self.unit_) + scaled + sum(one(scaled)[:, 0] for one in self.clock_)
+        return np.maximum.accumulate(out)  # it ascends at events, and hardly ever not between them
 
     def _survival(self, location: FloatArray, times: FloatArray) -> FloatArray:
-        z = (np.log(times) - location[:, None]) / self.sigma_
-        return DISTRIBUTIONS[self.distribution_].survival(z)
+        return DISTRIBUTIONS[self.distribution_].survival((self._clock(times) - location[:, None]) / self.sigma_)
+
+    def _place_nodes(self, location: FloatArray, last: float) -> FloatArray:
+        """Return times up to the last one between which straight lines are near the curves of all patients."""
+        fine = last * np.r_[np.geomspace(1e-6, 0.01, 400, endpoint=False), np.linspace(0.01, 1.0, 2000)]
+        fallen = 1.0 - self._survival(np.quantile(location, _NODES_FOR), fine)
+        total = fallen.mean(axis=0) + _EVENLY * fine / last
+        # Denser at the beginning, where a power of t is nowhere near a straight line.
+        falls = total[-1] * np.linspace(0.0, 1.0, _MAX_NODES + 1)[1:-1] ** 1.5
+        places = np.interp(falls, np.r_[0.0, total], np.r_[0.0, fine])
+        nodes: FloatArray = np.unique(np.r_[places[places < last], last])
+        return nodes
 
     @property
     def nodes(self) -> FloatArray:
@@ -93,18 +175,22 @@ class SplineAFT(AdditiveEstimator):
         return self._survival(self._location(X), self.times_)
 
     def get_state(self) -> tuple[Header, Arrays]:
-        error = {"distribution": self.distribution_, "sigma": self.sigma_, "intercept": self.intercept_}
-        return {"error": error}, self.effects_to_arrays() | {"times_": self.times_}
+        names = ("distribution_", "sigma_", "intercept_", "unit_")
+        clock = {f"clock.{name}": array for name, array in to_arrays(self.clock_).items()}
+        return {"error": {name: getattr(self, name) for name in names}}, self.effects_to_arrays() | clock | {
+            "times_": self.times_
+        }
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         self.effects_from_arrays(header, arrays)
         error, times = header["error"], arrays["times_"]
-        self.distribution_ = error["distribution"]
+        self.distribution_ = error["distribution_"]
         if self.distribution_ not in DISTRIBUTIONS:
             raise ValueError(f"its distribution {self.distribution_!r} is not known")
-        self.sigma_, self.intercept_ = float(error["sigma"]), float(error["intercept"])
-        if not (0 < self.sigma_ < np.inf and np.isfinite(self.intercept_)):
+        self.sigma_, self.intercept_, self.unit_ = (float(error[name]) for name in ("sigma_", "intercept_", "unit_"))
+        if not (0 < self.sigma_ < np.inf and 0 < self.unit_ < np.inf and np.isfinite(self.intercept_)):
             raise ValueError("its distribution has parameters that cannot be")
+        self.clock_ = from_arrays({name.removeprefix("clock."): arrays[name] for name in arrays if "clock." in name}, 1)
         if times.ndim != 1 or not len(times) or not np.isfinite(times).all():
             raise ValueError("its nodes are not finite times")
         if times[0] <= 0 or (np.diff(times) <= 0).any():
@@ -118,26 +204,32 @@ def likeliest(likelihoods: dict[str, AFTLikelihood], group: IntArray, penalties:
     Each is fitted roughly, beginning where the one before ended; only the best is fitted to the end.
     """
     first = next(iter(likelihoods.values()))
-    alone = fit_penalised(first.without_features(), group[[0, -1]], penalties, np.array([0.0, 1.0]), _FIRST_LOOK)
-    before, coef = first.distribution, np.r_[alone.coef[0], np.zeros(len(group) - 2), alone.coef[-1]]
+    a = first.at_a
+    # Without effects to begin with: two coefficients, of which the first guess leaves no z large.
+    start = np.array([0.0, min(1.0, 4.0 / max(float(first.terms[:, a].max()), 1.0))])
+    alone = fit_penalised(first.without_features(), group[[0, a]], penalties, start, _FIRST_LOOK)
+    coef = np.zeros(len(group))
+    coef[[0, a]] = alone.coef
+    before = first.distribution
     looks = {}
     for name, likelihood in likelihoods.items():
-        coef = _carried(coef, before, likelihood.distribution)
+        coef = _carried(coef, a, before, likelihood.distribution)
         found = fit_penalised(likelihood, group, penalties, coef, _FIRST_LOOK)
         # The priors of b and of log σ are flat, and with them those of b / σ and 1 / σ are not.
-        looks[name] = found.marginal - 2 * np.log(found.coef[-1]), found
+        looks[name] = found.marginal - 2 * np.log(found.coef[a]), found
         coef, before = found.coef, likelihood.distribution
         penalties = penalties.from_here(found.penalty)
     best = max(looks, key=lambda name: float(looks[name][0]))
     found = looks[best][1]
-    return best, fit_penalised(likelihoods[best], group, penalties.from_here(found.penalty), found.coef, SMALLEST_STEP)
+    return best, fit_penalised(likelihoods[best], group, penalties.from_here(found.penalty), found.coef)
 
 
-def _carried(coef: FloatArray, before: Distribution, after: Distribution) -> FloatArray:
+def _carried(coef: FloatArray, a: int, before: Distribution, after: Distribution) -> FloatArray:
     """Return the coefficients with which another distribution has the same means and deviations of log times."""
-    sigma = before.deviation / after.deviation / coef[-1]
-    location = (coef[0] + before.mean) / coef[-1] - after.mean * sigma
-    return np.r_[location, coef[1:-1] / coef[-1], 1.0] / sigma
+    ratio = after.deviation / before.deviation
+    out = coef * ratio
+    out[0] = (coef[0] + before.mean) * ratio - after.mean
+    return out
 
 
 register(

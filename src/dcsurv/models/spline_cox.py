@@ -12,11 +12,11 @@ from dcsurv.models.additive import AdditiveEstimator, counted
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
 from dcsurv.models.partial_likelihood import PartialLikelihood
-from dcsurv.models.penalised import PenalisedFit, Penalties, fit_penalised
+from dcsurv.models.penalised import fit_penalised
 from dcsurv.nonparametric import breslow
 from dcsurv.persistence import Arrays, Header
 from dcsurv.search_space import Choice, Float
-from dcsurv.target import FloatArray, IntArray, Outcome
+from dcsurv.target import FloatArray, Outcome
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -66,13 +66,11 @@ class SplineCox(AdditiveEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns, time, event, weight = counted(X, y, weight)
-
-        def estimate(terms: FloatArray, group: IntArray, penalties: Penalties) -> PenalisedFit:
-            if not terms.shape[1]:  # no column varies
-                return PenalisedFit(np.zeros(0), np.zeros(0), np.zeros(0), float("nan"), float("nan"))
-            return fit_penalised(PartialLikelihood(terms, time, event, weight), group, penalties)
-
-        summary = self.fit_effects(columns, int(event.sum()), weight, estimate)
+        design, found = self.design(columns, int(event.sum()), weight), None
+        if design.terms.shape[1]:
+            found = fit_penalised(PartialLikelihood(design.terms, time, event, weight), design.group, design.penalties)
+        self.keep_effects(design, np.zeros(0) if found is None else found.coef)
+        summary = self.keep_summary(design.names, found, None if found is None else found.log_likelihood)
         times, hazard = breslow(time, event, relative_risk(self._log_risk(columns)), weight)
         kept = thinned(len(times))
         self.times_, self.cumulative_hazard_ = times[kept], hazard[kept]

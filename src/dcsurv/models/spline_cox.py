@@ -25,15 +25,16 @@ from dcsurv.target import FloatArray, IntArray, Outcome
 
 # Three knots, one more for every so many events, and no more than six.
 _EVENTS_PER_KNOT, _MOST_KNOTS = 50, 6
-# In tables with more columns than this effects are straight; bends are no more than this in all.
+# With more columns than this, or than half the patients, effects are straight; there are so many bends in all.
 _MOST_BENT, _MOST_BENDS = 150, 200
 # Beyond the training patients' values an effect goes on for this share of their range, and is held then.
 _MARGIN = 0.25
 # Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
 # without a penalty, for which a penalty of one per event is a half.
 _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
-# With fewer events than this, bends are penalised more than straight effects at least: so many times over the events.
-_EVENTS_TO_BEND = 300.0
+# Few events cannot tell a bend from chance. With fewer than the first number, bends are penalised more than straight
+# effects; how much at least where straight effects are penalised away fades around the second.
+_EVENTS_TO_BEND, _EVENTS_TO_BEND_FREELY = 300.0, 150.0
 
 _GROUPS = "straight", "bends"
 
@@ -45,10 +46,12 @@ class SplineCox(SurvivalEstimator):
     Each column has a straight effect, and each with three or more values bends besides: a natural cubic spline, which
     is straight beyond the outer knots. Beyond the range of the training patients an effect goes on for a quarter of
     that range, and is then held. Straight effects and bends are drawn towards 0 by one penalty each, whose strength
-    is the one with which the data are likeliest; no patients are held out for that. Efron's rule for ties, Breslow's H0.
+    is the one with which the data are likeliest; no patients are held out for that. Efron's rule for ties, Breslow's
+    H0.
 
     With few events this is a ridge regression; with many, and effects that are not straight, an additive model. Tables
-    with more than 150 columns have straight effects only.
+    with more than 150 columns, or more columns than half of the patients, have straight effects only. The method
+    ``partial_effects(X)`` returns the effect of each column, bend and all.
 
     Parameters
     ----------
@@ -81,10 +84,10 @@ class SplineCox(SurvivalEstimator):
     >>> X, y = load_metabric(labels="measured")
     >>> model = SplineCox().fit(X[["age", "chemotherapy"]], y)
     >>> {name: round(value, 1) for name, value in model.degrees_of_freedom_.items()}
-    {'straight': 2.0, 'bends': 3.0}
+    {'straight': 2.0, 'bends': 2.7}
     >>> ages = X[["age", "chemotherapy"]].iloc[[0, 0, 0]].assign(age=[40, 60, 80])
     >>> model.partial_effects(ages)["age"].round(1).tolist()  # the log hazard, against the average
-    [-0.3, -0.3, 1.0]
+    [-0.6, -0.2, 1.0]
 
     References
     ----------
@@ -117,7 +120,6 @@ class SplineCox(SurvivalEstimator):
         self.coef_, self.bends_ = np.zeros(X.shape[1]), []
         found = None
         if len(varying):
-            # Centred bends keep sums over risk sets exact.
             terms = np.column_stack([scaled[:, varying], *(one(scaled[:, one.column]) for one in bends)])
             found = self._estimate(terms, len(varying), time, event, weight)
             self.coef_[varying] = found.coef[: len(varying)] / self.scale_[varying]
@@ -147,7 +149,7 @@ class SplineCox(SurvivalEstimator):
 
     def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
         count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)
-        if scaled.shape[1] > _MOST_BENT or count < 3:
+        if scaled.shape[1] > min(_MOST_BENT, len(scaled) // 2) or count < 3:
             return []
         if self.knots is None:
             count = min(count, 2 + max(_MOST_BENDS // max(len(varying), 1), 1))
@@ -165,7 +167,7 @@ class SplineCox(SurvivalEstimator):
         """Return the fit of straight terms, then bends."""
         n, p = terms.shape
         turned = None
-        if p > n:  # the same penalty on all, which are straight: any axes will do, and there are fewer than n
+        if p > n and straight == p:  # one penalty on all: any axes will do, of which there are no more than patients
             terms, turned = _turned(terms)
         group = (np.arange(terms.shape[1]) >= (straight if turned is None else p)).astype(np.int64)
         groups = int(group.max(initial=0)) + 1
@@ -182,6 +184,7 @@ class SplineCox(SurvivalEstimator):
                 ]
             ),
             ratio=_EVENTS_TO_BEND / events,
+            most=events * (_EVENTS_TO_BEND_FREELY / events) ** 3,
             strength=float(self.strength),
         )
         found = fit_penalised(PartialLikelihood(terms, time, event, weight), group, penalties)

@@ -21,15 +21,16 @@ from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
 
 # Three knots, one more for every so many events, and no more than six.
 _EVENTS_PER_KNOT, _MOST_KNOTS = 50, 6
-# In tables with more columns than this effects are straight; bends are no more than this in all.
+# With more columns than this, or than half the patients, effects are straight; there are so many bends in all.
 _MOST_BENT, _MOST_BENDS = 150, 200
 # Beyond the training patients' values an effect goes on for this share of their range, and is held then.
 _MARGIN = 0.25
 # Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
 # without a penalty, for which a penalty of one per event is a half.
 _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
-# With fewer events than this, bends are penalised more than straight effects at least: so many times over the events.
-_EVENTS_TO_BEND = 300.0
+# Few events cannot tell a bend from chance. With fewer than the first number, bends are penalised more than straight
+# effects; how much at least where straight effects are penalised away fades around the second.
+_EVENTS_TO_BEND, _EVENTS_TO_BEND_FREELY = 300.0, 150.0
 
 _OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
 
@@ -159,7 +160,7 @@ class AdditiveEstimator(SurvivalEstimator):
 
     def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
         count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)
-        if scaled.shape[1] > _MOST_BENT or count < 3:
+        if scaled.shape[1] > min(_MOST_BENT, len(scaled) // 2) or count < 3:
             return []
         if self.knots is None:
             count = min(count, 2 + max(_MOST_BENDS // max(len(varying), 1), 1))
@@ -179,6 +180,7 @@ class AdditiveEstimator(SurvivalEstimator):
             lower=np.array([_LEAST_PENALTY if one is None else float(one) for one in given]),
             upper=np.array([top if one is None else float(one) for one, top in zip(given, most, strict=False)]),
             ratio=_EVENTS_TO_BEND / events,
+            most=events * (_EVENTS_TO_BEND_FREELY / events) ** 3,
             strength=float(self.strength),
         )
 

@@ -17,8 +17,9 @@ from dcsurv.target import FloatArray
 
 # A bend with no more than this share of its variance beside a straight line is none.
 _LEAST_VARIANCE = 1e-6
-# Knots are at least this share of the distance between the outer ones apart.
-_CLOSEST = 1e-3
+# Knots are at least this share of the distance between the outer ones apart, and this share of a standard deviation:
+# where a few patients are far from all others, splines between these would be rounding errors.
+_CLOSEST, _CLOSEST_OF_ALL = 1e-3, 1e-4
 # Quantiles of the outer knots: with three, there is too little to learn beyond.
 _OUTER_OF_THREE, _OUTER = 0.10, 0.05
 
@@ -86,13 +87,12 @@ def curvature(knots: FloatArray) -> FloatArray:
 
 
 def place_knots(ascending: FloatArray, count: int) -> FloatArray:
-    """Return knots for a column, its values given in order: each value where there are few, else quantiles."""
-    distinct = np.flatnonzero(np.r_[True, np.diff(ascending) > 0])
-    if len(distinct) <= count:
-        return ascending[distinct]
-    outer = _OUTER_OF_THREE if count <= 3 else _OUTER
-    knots = np.unique(np.quantile(ascending, np.linspace(outer, 1 - outer, count)))
-    far = np.diff(knots) > _CLOSEST * (knots[-1] - knots[0])
+    """Return knots for a scaled column, its values given in order: each value where there are few, else quantiles."""
+    knots = ascending[np.r_[True, np.diff(ascending) > 0]]
+    if len(knots) > count:
+        outer = _OUTER_OF_THREE if count <= 3 else _OUTER
+        knots = np.quantile(ascending, np.linspace(outer, 1 - outer, count))
+    far = np.diff(knots) > max(_CLOSEST * (knots[-1] - knots[0]), _CLOSEST_OF_ALL)
     return knots[np.r_[True, far]]
 
 

@@ -53,8 +53,8 @@ class Penalties:
     ----------
     start, lower, upper
         Of each group, (groups,); where the bounds are the same, the penalty is.
-    ratio
-        The least of the second group's penalty as a multiple of the first's, as far as its bounds allow.
+    ratio, most
+        The second group's penalty is at least ``ratio`` times the first's, or at least ``most`` if that is less.
     strength
         What chosen penalties are multiplied by.
     """
@@ -63,6 +63,7 @@ class Penalties:
     lower: FloatArray
     upper: FloatArray
     ratio: float = 0.0
+    most: float = np.inf
     strength: float = 1.0
 
     @property
@@ -91,7 +92,7 @@ class Penalties:
     def bounded(self, penalty: FloatArray) -> FloatArray:
         """Return penalties within the bounds."""
         if len(penalty) > 1:
-            penalty = np.r_[penalty[0], max(penalty[1], self.ratio * penalty[0]), penalty[2:]]
+            penalty = np.r_[penalty[0], max(penalty[1], min(self.ratio * penalty[0], self.most)), penalty[2:]]
         return np.clip(penalty, self.lower, self.upper)
 
 

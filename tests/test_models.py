@@ -24,7 +24,7 @@ import dcsurv
 from dcsurv import SurvivalCurves, make_outcome, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineCox, base, paper_settings
+from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox, base, paper_settings
 from dcsurv.models.baseline import MAX_NODES, thinned
 from dcsurv.models.coxtime import _Controls
 from dcsurv.networks import MLP, EncoderDecoder
@@ -35,13 +35,14 @@ GRID = {**SHORT, "n_nodes": 10, "encoder_size": 8, "decoder_size": 8}
 MODELS = {
     "CoxPH": CoxPH(),
     "SplineCox": SplineCox(),
+    "SplineAFT": SplineAFT(),
     "DeepSurv": DeepSurv(**SHORT, layer_size=8, batch_size=64),
     "CoxTime": CoxTime(**SHORT, layer_size=8, batch_size=64),
     "DRSA": DRSA(**GRID),
     "Kamran": Kamran(**GRID),
     "DCS": DCS(**GRID),
 }
-NETWORKS = [name for name in MODELS if name not in ("CoxPH", "SplineCox")]
+NETWORKS = [name for name in MODELS if name not in ("CoxPH", "SplineCox", "SplineAFT")]
 every_model = pytest.mark.parametrize("name", MODELS)
 every_network = pytest.mark.parametrize("name", NETWORKS)
 

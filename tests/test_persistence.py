@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dcsurv import persistence
 from dcsurv.datasets import load
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineCox
+from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox
 from dcsurv.persistence import ModelFileError
 from dcsurv.preprocessing import Preprocessor
 
@@ -37,6 +37,7 @@ MODELS = [
     DCS(**GRID, decoder_layers=2, bidirectional=True, skip=True, aggregation_layers=2),
     DCS(**{**GRID, "decoder_layers": 0, "recurrent_dropout": np.float64(0.1)}, convention="paper"),
     DCS(**{**GRID, "random_state": np.random.RandomState(0)}, preprocess=Preprocessor(ordinal=("sex",))),
+    SplineAFT(distribution="log-normal", time_knots=np.int64(4)),
 ]
 
 

@@ -33,6 +33,7 @@ from dcsurv import (
     CoxTime,
     DeepSurv,
     Kamran,
+    SplineAFT,
     SplineCox,
     SurvivalCurves,
     Tuned,
@@ -113,12 +114,14 @@ class Spy(BaseEstimator):
 # --- spaces and criteria ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [CoxPH(), SplineCox(), *NETWORKS], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "model", [CoxPH(), SplineCox(), SplineAFT(), *NETWORKS], ids=lambda model: type(model).__name__
+)
 def test_every_shipped_space_names_parameters_that_its_model_accepts(model, data):
     X, y = data
     spaces = (
         [default_space(model)]
-        if isinstance(model, CoxPH | SplineCox)
+        if isinstance(model, CoxPH | SplineCox | SplineAFT)
         else [default_space(model), paper_space(model, y)]
     )
     for space in spaces:

@@ -36,7 +36,7 @@ _OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
 
 
 @dataclass(frozen=True)
-class Design:
+class EffectTerms:
     """What the coefficients of effects are found with.
 
     Attributes
@@ -99,7 +99,7 @@ class AdditiveEstimator(SurvivalEstimator):
 
     # --- fitting ------------------------------------------------------------------------------------------
 
-    def design(self, columns: FloatArray, events: int, weight: FloatArray) -> Design:
+    def effect_terms(self, columns: FloatArray, events: int, weight: FloatArray) -> EffectTerms:
         """Learn units, ranges and bends of the columns, and return what their coefficients are found with.
 
         Parameters
@@ -122,9 +122,9 @@ class AdditiveEstimator(SurvivalEstimator):
             terms, axes = _turned(terms)
         per_event = events * max(1.0, p / max(terms.shape[1], 1))  # a penalty that halves coefficients, roughly
         group = (np.arange(terms.shape[1]) >= len(varying)).astype(np.int64)
-        return Design(terms, group, self._penalties(per_event, events, 1 + bool(bends)), varying, bends, axes)
+        return EffectTerms(terms, group, self._penalties(per_event, events, 1 + bool(bends)), varying, bends, axes)
 
-    def keep_effects(self, design: Design, coef: FloatArray) -> None:
+    def keep_effects(self, design: EffectTerms, coef: FloatArray) -> None:
         """Keep the effects that have these coefficients, one per term."""
         if design.axes is not None:
             coef = design.axes @ coef

@@ -18,7 +18,7 @@ from scipy.special import expit, log_ndtr, ndtr
 from dcsurv.target import BoolArray, FloatArray
 
 # log f or log S of z, by event, and its first and second derivatives.
-Parts: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+LogParts: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 # exp of more would overflow in sums and squares.
@@ -41,23 +41,23 @@ class Distribution:
         Of z.
     """
 
-    parts: Callable[[FloatArray, BoolArray], Parts]
+    parts: Callable[[FloatArray, BoolArray], LogParts]
     survival: Callable[[FloatArray], FloatArray]
     mean: float
     deviation: float
 
 
-def _weibull(z: FloatArray, event: BoolArray) -> Parts:
+def _weibull(z: FloatArray, event: BoolArray) -> LogParts:
     hazard = np.exp(np.minimum(z, _LARGEST))
     return np.where(event, z, 0.0) - hazard, event - hazard, -hazard
 
 
-def _log_logistic(z: FloatArray, event: BoolArray) -> Parts:
+def _log_logistic(z: FloatArray, event: BoolArray) -> LogParts:
     share, count = expit(z), 1.0 + event
     return np.where(event, z, 0.0) - count * np.logaddexp(0.0, z), event - count * share, -count * share * (1 - share)
 
 
-def _log_normal(z: FloatArray, event: BoolArray) -> Parts:
+def _log_normal(z: FloatArray, event: BoolArray) -> LogParts:
     alive = log_ndtr(-z)
     hazard = np.exp(-0.5 * z * z - _HALF_LOG_2PI - alive)
     return (

@@ -67,7 +67,7 @@ class SplineCox(AdditiveEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns, time, event, weight = counted(X, y, weight)
-        design, found = self.design(columns, int(event.sum()), weight), None
+        design, found = self.effect_terms(columns, int(event.sum()), weight), None
         if design.terms.shape[1]:
             found = fit_penalised(PartialLikelihood(design.terms, time, event, weight), design.group, design.penalties)
         self.keep_effects(design, np.zeros(0) if found is None else found.coef)

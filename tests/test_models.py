@@ -1,4 +1,4 @@
-"""The six estimators on real data: what they predict, how they behave, what they equal."""
+"""The estimators on real data: what they predict, how they behave, what they equal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import dcsurv
 from dcsurv import SurvivalCurves, make_outcome, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, base, paper_settings
+from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox, base, paper_settings
 from dcsurv.models.baseline import MAX_NODES, thinned
 from dcsurv.models.coxtime import _Controls
 from dcsurv.networks import MLP, EncoderDecoder
@@ -34,13 +34,15 @@ SHORT = {"max_epochs": 8, "learning_rate": 0.01, "random_state": 0}
 GRID = {**SHORT, "n_nodes": 10, "encoder_size": 8, "decoder_size": 8}
 MODELS = {
     "CoxPH": CoxPH(),
+    "SplineCox": SplineCox(),
+    "SplineAFT": SplineAFT(),
     "DeepSurv": DeepSurv(**SHORT, layer_size=8, batch_size=64),
     "CoxTime": CoxTime(**SHORT, layer_size=8, batch_size=64),
     "DRSA": DRSA(**GRID),
     "Kamran": Kamran(**GRID),
     "DCS": DCS(**GRID),
 }
-NETWORKS = [name for name in MODELS if name != "CoxPH"]
+NETWORKS = [name for name in MODELS if name not in ("CoxPH", "SplineCox", "SplineAFT")]
 every_model = pytest.mark.parametrize("name", MODELS)
 every_network = pytest.mark.parametrize("name", NETWORKS)
 
@@ -298,6 +300,10 @@ def test_none_as_preprocessing_refuses_missing_values(flchain: Any) -> None:
         (DeepSurv(validation_fraction="tenth"), "validation_fraction"),
         (CoxPH(penalizer=-1), "penalizer"),
         (CoxPH(preprocess="none"), "preprocess is 'none'"),
+        (SplineCox(knots=-1), "knots is -1, but None or a whole number of at least 0"),
+        (SplineCox(penalty=0.0), "penalty is 0.0, but None or a number above 0"),
+        (SplineCox(bend_penalty=-1), "bend_penalty"),
+        (SplineCox(strength=0), "strength"),
     ],
 )
 def test_parameters_out_of_range_are_named(model: Any, message: str, metabric: Any) -> None:

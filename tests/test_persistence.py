@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dcsurv import persistence
 from dcsurv.datasets import load
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran
+from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox
 from dcsurv.persistence import ModelFileError
 from dcsurv.preprocessing import Preprocessor
 
@@ -29,6 +29,7 @@ SHORT = {"max_epochs": 2, "random_state": 0}
 GRID = {**SHORT, "n_nodes": 6, "encoder_size": 4, "decoder_size": 4}
 MODELS = [
     CoxPH(time_unit="days"),
+    SplineCox(strength=np.float64(1.5)),
     DeepSurv(**SHORT, layers=2, layer_size=4),
     CoxTime(**SHORT, layer_size=4),
     DRSA(**GRID),
@@ -36,6 +37,7 @@ MODELS = [
     DCS(**GRID, decoder_layers=2, bidirectional=True, skip=True, aggregation_layers=2),
     DCS(**{**GRID, "decoder_layers": 0, "recurrent_dropout": np.float64(0.1)}, convention="paper"),
     DCS(**{**GRID, "random_state": np.random.RandomState(0)}, preprocess=Preprocessor(ordinal=("sex",))),
+    SplineAFT(distribution="log-normal", time_knots=np.int64(4)),
 ]
 
 
@@ -107,7 +109,7 @@ def test_header_says_what_the_model_is(saved: Path) -> None:
     assert {"parameters", "architecture", "preprocessing", "time_unit", "conventions"} <= header.keys()
 
 
-@pytest.mark.parametrize("model", MODELS[:6], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", MODELS[:7], ids=lambda model: type(model).__name__)
 def test_no_patient_rows_in_the_file(model: Any, flchain: Any, tmp_path: Path) -> None:
     """The file of a model fitted to five times as many patients holds no array with that many rows."""
     X, y = flchain

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dcsurv import make_outcome
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran
+from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox
 
 TINY = {"max_epochs": 3, "random_state": 0, "batch_size": 16}
 SMALL_GRID = {**TINY, "n_nodes": 5, "encoder_size": 4, "decoder_size": 4}
@@ -41,6 +41,14 @@ class CheckedCoxPH(Adapter, CoxPH):
     pass
 
 
+class CheckedSplineCox(Adapter, SplineCox):
+    pass
+
+
+class CheckedSplineAFT(Adapter, SplineAFT):
+    pass
+
+
 class CheckedDeepSurv(Adapter, DeepSurv):
     pass
 
@@ -63,6 +71,8 @@ class CheckedDCS(Adapter, DCS):
 
 ESTIMATORS = [
     CheckedCoxPH(),
+    CheckedSplineCox(),
+    CheckedSplineAFT(),
     CheckedDeepSurv(**TINY, layer_size=4),
     CheckedCoxTime(**TINY, layer_size=4),
     CheckedDRSA(**SMALL_GRID),
@@ -72,7 +82,7 @@ ESTIMATORS = [
 
 
 def inapplicable(estimator: Any) -> dict[str, str]:
-    if isinstance(estimator, CoxPH):
+    if isinstance(estimator, CoxPH | SplineCox | SplineAFT):
         reason = (
             "scaling and the ridge penalty depend on the number of rows; test_models.py compares zero weights with "
             "removed rows without either"

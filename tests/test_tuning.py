@@ -25,7 +25,20 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import dcsurv
-from dcsurv import DCS, DRSA, CalibratedEnsemble, CoxPH, CoxTime, DeepSurv, Kamran, SurvivalCurves, Tuned, tune
+from dcsurv import (
+    DCS,
+    DRSA,
+    CalibratedEnsemble,
+    CoxPH,
+    CoxTime,
+    DeepSurv,
+    Kamran,
+    SplineAFT,
+    SplineCox,
+    SurvivalCurves,
+    Tuned,
+    tune,
+)
 from dcsurv.calibration import default_member
 from dcsurv.datasets import load_metabric
 from dcsurv.experiments.tuning import (
@@ -101,10 +114,16 @@ class Spy(BaseEstimator):
 # --- spaces and criteria ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [CoxPH(), *NETWORKS], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "model", [CoxPH(), SplineCox(), SplineAFT(), *NETWORKS], ids=lambda model: type(model).__name__
+)
 def test_every_shipped_space_names_parameters_that_its_model_accepts(model, data):
     X, y = data
-    spaces = [default_space(model)] if isinstance(model, CoxPH) else [default_space(model), paper_space(model, y)]
+    spaces = (
+        [default_space(model)]
+        if isinstance(model, CoxPH | SplineCox | SplineAFT)
+        else [default_space(model), paper_space(model, y)]
+    )
     for space in spaces:
         checked = make_space(space, model, y)
         for pick in (0, -1):  # both ends of every range

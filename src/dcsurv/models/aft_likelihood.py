@@ -18,13 +18,13 @@ from scipy.special import expit, log_ndtr, ndtr
 from dcsurv.target import BoolArray, FloatArray
 
 # log f or log S of z, by event, and its first and second derivatives.
-Parts: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
+LogParts: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 # exp of more would overflow in sums and squares.
 _LARGEST = 200.0
-# What keeps 1 / σ finite where all events fall on one time.
-_PULL = 1 / 2500
+# What keeps 1 / σ finite where all events fall on one time: half of this times its square is taken away.
+PULL = 1 / 2500
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class Distribution:
         Of z.
     """
 
-    parts: Callable[[FloatArray, BoolArray], Parts]
+    parts: Callable[[FloatArray, BoolArray], LogParts]
     survival: Callable[[FloatArray], FloatArray]
     mean: float
     deviation: float
 
 
-def _weibull(z: FloatArray, event: BoolArray) -> Parts:
+def _weibull(z: FloatArray, event: BoolArray) -> LogParts:
     hazard = np.exp(np.minimum(z, _LARGEST))
     return np.where(event, z, 0.0) - hazard, event - hazard, -hazard
 
 
-def _log_logistic(z: FloatArray, event: BoolArray) -> Parts:
+def _log_logistic(z: FloatArray, event: BoolArray) -> LogParts:
     share, count = expit(z), 1.0 + event
     return np.where(event, z, 0.0) - count * np.logaddexp(0.0, z), event - count * share, -count * share * (1 - share)
 
 
-def _log_normal(z: FloatArray, event: BoolArray) -> Parts:
+def _log_normal(z: FloatArray, event: BoolArray) -> LogParts:
     alive = log_ndtr(-z)
     hazard = np.exp(-0.5 * z * z - _HALF_LOG_2PI - alive)
     return (
@@ -80,23 +80,38 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
 
 @dataclass(frozen=True)
 class AFTPoint:
-    """The likelihood at one place: its logarithm, two derivatives in each patient's z, and a."""
+    """The likelihood at one place.
+
+    Attributes
+    ----------
+    value
+        Its logarithm.
+    slope, bend
+        Its first and second derivatives in the z of each patient, (n,).
+    speed
+        Of z in log time, at each event, (d,).
+    steepness
+        a.
+    """
 
     value: float
     slope: FloatArray
     bend: FloatArray
+    speed: FloatArray
     steepness: float
 
 
 class AFTLikelihood:
-    """The log likelihood of log times; its coefficients are g0, those of the terms, and a.
+    """The log likelihood of log times; its coefficients are g0, those of the terms, a, and those of bends of time.
 
     Parameters
     ----------
     terms : array of float
         One row per patient, (n, p).
-    log_time : array of float
-        Logarithms of observed times.
+    times : array of float
+        Logarithms of observed times, and bends of them, (n, 1 + q).
+    speeds : array of float
+        Their derivatives in log time at the events: 1, and those of the bends, (d, 1 + q).
     event : array of bool
         Whether the event was observed.
     weight : array of float
@@ -108,32 +123,42 @@ class AFTLikelihood:
     def __init__(
         self,
         terms: FloatArray,
-        log_time: FloatArray,
+        times: FloatArray,
+        speeds: FloatArray,
         event: BoolArray,
         weight: FloatArray,
         distribution: Distribution,
     ) -> None:
-        self.terms = np.column_stack([np.full(len(terms), -1.0), -terms, log_time])
-        self.event, self.weight, self.distribution = event, weight, distribution
-        self.events = float(weight @ event)
+        self.terms = np.column_stack([np.full(len(terms), -1.0), -terms, times])
+        self.speeds, self.event, self.weight, self.distribution = speeds, event, weight, distribution
+        self.at_a = 1 + terms.shape[1]
+        self.observed = weight[event]
+
+    def without_features(self) -> AFTLikelihood:
+        """Return the likelihood with g0 and a only."""
+        none, times = np.zeros((len(self.terms), 0)), self.terms[:, [self.at_a]]
+        return AFTLikelihood(none, times, self.speeds[:, :1], self.event, self.weight, self.distribution)
 
     def evaluate(self, coef: FloatArray, linear: FloatArray) -> AFTPoint:
         """Return the likelihood at some coefficients, whose products with the terms are z."""
-        steepness = float(coef[-1])
-        if steepness <= 0:
-            return AFTPoint(-np.inf, linear, linear, steepness)
+        steepness, speed = float(coef[self.at_a]), self.speeds @ coef[self.at_a :]
+        if not (speed > 0).all():
+            return AFTPoint(-np.inf, linear, linear, speed, steepness)
         value, slope, bend = self.distribution.parts(linear, self.event)
-        total = float(self.weight @ value) + self.events * np.log(steepness) - 0.5 * _PULL * steepness**2
-        return AFTPoint(total, self.weight * slope, self.weight * bend, steepness)
+        total = float(self.weight @ value) + float(self.observed @ np.log(speed)) - 0.5 * PULL * steepness**2
+        return AFTPoint(total, self.weight * slope, self.weight * bend, speed, steepness)
 
     def slope(self, point: AFTPoint) -> FloatArray:
-        """Return the derivative with respect to the coefficients, (p + 2,)."""
+        """Return the derivative with respect to the coefficients."""
         out: FloatArray = point.slope @ self.terms
-        out[-1] += self.events / point.steepness - _PULL * point.steepness
+        out[self.at_a :] += (self.observed / point.speed) @ self.speeds
+        out[self.at_a] -= PULL * point.steepness
         return out
 
     def information(self, point: AFTPoint) -> FloatArray:
-        """Return minus the second derivative with respect to the coefficients, (p + 2, p + 2)."""
+        """Return minus the second derivative with respect to the coefficients."""
         out: FloatArray = (self.terms * -point.bend[:, None]).T @ self.terms
-        out[-1, -1] += self.events / point.steepness**2 + _PULL
+        of_time = slice(self.at_a, None)
+        out[of_time, of_time] += (self.speeds * (self.observed / point.speed**2)[:, None]).T @ self.speeds
+        out[self.at_a, self.at_a] += PULL
         return out

@@ -7,19 +7,26 @@ on all of them is a penalty on curvature.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dcsurv.target import FloatArray, IntArray
+from dcsurv.persistence import Arrays
+from dcsurv.target import FloatArray
 
-# A bend that a straight line explains up to this share of its variance is none.
+# A bend with no more than this share of its variance beside a straight line is none.
 _LEAST_VARIANCE = 1e-6
+# Knots are at least this share of the distance between the outer ones apart, and this share of a standard deviation:
+# where a few patients are far from all others, splines between these would be rounding errors.
+_CLOSEST, _CLOSEST_OF_ALL = 1e-3, 1e-4
+# Quantiles of the outer knots: with three, there is too little to learn beyond.
+_OUTER_OF_THREE, _OUTER = 0.10, 0.05
 
 
 @dataclass(frozen=True)
 class Bends:
-    """The bends of one column.
+    """Functions of one column.
 
     Attributes
     ----------
@@ -27,76 +34,126 @@ class Bends:
         Which column.
     knots : array of float
         Ascending, (K,).
-    line : array of float
-        Constant and slope to take from each bend, (2, B).
     mix : array of float
-        How the bends are mixed of the natural splines, (K - 2, B).
+        How the functions are made of the natural splines, (K - 2, B).
+    line : array of float
+        Constant and slope that are taken away, (2, B).
     """
 
     column: int
     knots: FloatArray
-    line: FloatArray
     mix: FloatArray
+    line: FloatArray
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Return the bends of some values, (n, B)."""
+        """Return the functions at some values of the column, (n, B)."""
         out: FloatArray = natural_spline(x, self.knots) @ self.mix - (self.line[0] + x[:, None] * self.line[1])
         return out
 
+    def slope(self, x: FloatArray) -> FloatArray:
+        """Return the derivatives of the functions at some values of the column, (n, B)."""
+        inside = np.minimum(x, self.knots[-1])
+        width = self.knots[-1] - self.knots[:-1]
+        beyond = 3 * np.clip(inside[:, None] - self.knots[:-1], 0.0, None) ** 2 / width
+        out: FloatArray = (beyond[:, :-1] - beyond[:, -1:]) / (self.knots[-1] - self.knots[0]) @ self.mix
+        return out - self.line[1]
+
+    def summed(self, coef: FloatArray) -> Bends:
+        """Return the one function that is their sum with these coefficients."""
+        return Bends(self.column, self.knots, (self.mix @ coef)[:, None], (self.line @ coef)[:, None])
+
 
 def natural_spline(x: FloatArray, knots: FloatArray) -> FloatArray:
-    """Return the natural cubic splines with these knots that are not straight lines, (n, K - 2)."""
-    beyond = np.clip(x[:, None] - knots, 0.0, None) ** 3
-    bent = (beyond[:, :-1] - beyond[:, -1:]) / (knots[-1] - knots[:-1])
-    out: FloatArray = (bent[:, :-1] - bent[:, -1:]) / (knots[-1] - knots[0])
-    return out
-
-
-def bends_of(x: FloatArray, column: int, knots: FloatArray, weight: FloatArray) -> Bends | None:
-    """Return the bends of a column, fitted to its values; None where they say nothing that a line does not."""
-    basis = natural_spline(x, knots)
-    share = weight / weight.sum()
-    straight = np.column_stack([np.ones(len(x)), x])
-    line = np.linalg.solve((straight * share[:, None]).T @ straight, (straight * share[:, None]).T @ basis)
-    rest = basis - straight @ line
-    variance = (rest * share[:, None]).T @ rest
-    size, axes = np.linalg.eigh(variance)
-    kept = size > _LEAST_VARIANCE * max(float(np.trace((basis * share[:, None]).T @ basis)), 1e-300)
-    if not kept.any():
-        return None
-    whitened = axes[:, kept] / np.sqrt(size[kept])
-    # Among bends of unit variance, the directions of least and most curvature.
-    rough, turned = np.linalg.eigh(whitened.T @ curvature(knots) @ whitened)
-    rough = np.maximum(rough, 1e-9 * rough[-1])
-    mix = whitened @ (turned * np.sqrt(rough[0] / rough))
-    mix *= np.where(mix[np.abs(mix).argmax(axis=0), np.arange(mix.shape[1])] < 0, -1.0, 1.0)
-    return Bends(column, knots, line @ mix, mix)
+    """Return the natural cubic splines with these knots, less the straight ones, (n, K - 2)."""
+    inside = np.minimum(x, knots[-1])
+    beyond = np.clip(inside[:, None] - knots[:-1], 0.0, None) ** 3 / (knots[-1] - knots[:-1])
+    # To the right of the last knot straight: written so, nothing large is subtracted from anything large.
+    slope = 3 * (knots[-2] - knots[:-2])
+    out: FloatArray = beyond[:, :-1] - beyond[:, -1:] + (x - inside)[:, None] * slope
+    return out / (knots[-1] - knots[0])
 
 
 def curvature(knots: FloatArray) -> FloatArray:
-    """Return the integrals of the products of second derivatives of the natural splines, (K - 2, K - 2)."""
-    # Second derivatives are straight between knots, so that their values there say all (Simpson's rule is exact).
-    bent = 6 * np.clip(knots[:, None] - knots, 0.0, None)
-    bent = (bent[:, :-1] - bent[:, -1:]) / (knots[-1] - knots[:-1])
+    """Return the integrals of the products of the second derivatives of these splines, (K - 2, K - 2)."""
+    # Second derivatives are straight between knots, so that Simpson's rule is exact.
+    bent = 6 * np.clip(knots[:, None] - knots[:-1], 0.0, None) / (knots[-1] - knots[:-1])
     second = (bent[:, :-1] - bent[:, -1:]) / (knots[-1] - knots[0])
     middle = (second[1:] + second[:-1]) / 2
     width = np.diff(knots)[:, None] / 6
-    out: FloatArray = (width * second[1:]).T @ second[1:] + (width * second[:-1]).T @ second[:-1]
-    return out + 4 * (width * middle).T @ middle
+    out: FloatArray = sum(
+        times * (width * part).T @ part for times, part in ((1, second[1:]), (4, middle), (1, second[:-1]))
+    )
+    return out
 
 
-def knots_of(ordered: FloatArray, count: int) -> FloatArray:
-    """Return knots at quantiles of a column's ascending values, fewer where values are the same."""
-    outer = 0.10 if count <= 3 else 0.05
-    places = np.linspace(outer, 1 - outer, count)
-    return np.unique(np.quantile(ordered, places))
+def place_knots(ascending: FloatArray, count: int) -> FloatArray:
+    """Return knots for a scaled column, its values given in order: each value where there are few, else quantiles."""
+    knots = ascending[np.r_[True, np.diff(ascending) > 0]]
+    if len(knots) > count:
+        outer = _OUTER_OF_THREE if count <= 3 else _OUTER
+        knots = np.quantile(ascending, np.linspace(outer, 1 - outer, count))
+    far = np.diff(knots) > max(_CLOSEST * (knots[-1] - knots[0]), _CLOSEST_OF_ALL)
+    return knots[np.r_[True, far]]
 
 
-def is_number(ordered: FloatArray, least: int) -> bool:
-    """Whether a column, in ascending order, has at least so many distinct values."""
-    return int((np.diff(ordered) > 0).sum()) + 1 >= least
+def find_bends(x: FloatArray, column: int, knots: FloatArray, weight: FloatArray) -> Bends | None:
+    """Return the bends of a column with these values and knots; None where a line says as much."""
+    if len(knots) < 3:
+        return None
+    share = np.sqrt(weight / weight.sum())[:, None]
+    basis = natural_spline(x, knots)
+    straight = np.column_stack([np.ones(len(x)), x])
+    line = np.linalg.lstsq(share * straight, share * basis, rcond=None)[0]
+    rest = share * (basis - straight @ line)
+    size, axes = np.linalg.eigh(rest.T @ rest)
+    kept = size > _LEAST_VARIANCE * float(((share * basis) ** 2).sum())
+    if not kept.any():
+        return None
+    even = axes[:, kept] / np.sqrt(size[kept])
+    # Of the bends with variance 1: the one that curves least, and so on.
+    rough, turned = np.linalg.eigh(even.T @ curvature(knots) @ even)
+    rough = np.maximum(rough, 1e-9 * rough[-1])
+    mix = even @ (turned * np.sqrt(rough[0] / rough))
+    return Bends(column, knots, mix, line @ mix)
 
 
-def columns_of(bends: list[Bends]) -> IntArray:
-    """Return the column of every bend, (sum of B,)."""
-    return np.concatenate([np.full(one.mix.shape[1], one.column) for one in bends] or [np.zeros(0, dtype=np.int64)])
+def to_arrays(bends: Sequence[Bends]) -> Arrays:
+    """Return summed bends, one function per column, as plain arrays."""
+    return {
+        "bends.column": np.array([one.column for one in bends], dtype=np.int64),
+        "bends.knots": np.array([len(one.knots) for one in bends], dtype=np.int64),
+        "bends.places": np.concatenate([np.zeros(0), *(one.knots for one in bends)]),
+        "bends.mix": np.concatenate([np.zeros(0), *(one.mix[:, 0] for one in bends)]),
+        "bends.line": np.array([one.line[:, 0] for one in bends]).reshape(len(bends), 2),
+    }
+
+
+def from_arrays(arrays: Arrays, n_columns: int) -> list[Bends]:
+    """Return the bends that :func:`to_arrays` wrote.
+
+    Raises
+    ------
+    ValueError
+        If they cannot be those of a model with so many columns.
+    """
+    column, count = arrays["bends.column"], arrays["bends.knots"]
+    places, mix, line = (arrays[f"bends.{name}"] for name in ("places", "mix", "line"))
+    whole = column.ndim == count.ndim == 1 and column.dtype.kind == count.dtype.kind == "i"
+    if not whole or len(column) != len(count) or (count < 3).any():
+        raise ValueError("the bends of its effects are incomplete")
+    shapes = (count.sum(),), ((count - 2).sum(),), (len(count), 2)
+    if (places.shape, mix.shape, line.shape) != shapes:
+        raise ValueError("the bends of its effects have knots and coefficients that do not match")
+    if len(np.unique(column)) < len(column) or ((column < 0) | (column >= n_columns)).any():
+        raise ValueError(f"the bends of its effects are those of other columns than its {n_columns}")
+    if not all(np.isfinite(part).all() for part in (places, mix, line)):
+        raise ValueError("the bends of its effects hold values that are not finite")
+    ends = np.cumsum(count)
+    found = []
+    for k, (j, end) in enumerate(zip(column, ends, strict=True)):
+        knots = places[end - count[k] : end]
+        if (np.diff(knots) <= 0).any():
+            raise ValueError("the bends of its effects have knots that do not ascend")
+        last = end - 2 * (k + 1)
+        found.append(Bends(int(j), knots, mix[last - count[k] + 2 : last, None], line[k][:, None]))
+    return found

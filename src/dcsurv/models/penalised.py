@@ -1,38 +1,99 @@
 """Newton's steps on a penalised likelihood, with penalties that the data choose.
 
-Coefficients of a group are taken as drawn from a normal distribution of mean 0; its variance, one over the penalty, is
-the one under which the data are likeliest once the coefficients are integrated out (Laplace's approximation).
+The coefficients of a group are taken as drawn from a normal distribution with mean 0. Its variance, one over the
+penalty, is the one with which the data are likeliest once the coefficients are integrated out (Laplace's
+approximation); no patients are held out, and nothing is fitted twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dcsurv.target import BoolArray, FloatArray, IntArray
 
-_MAX_STEPS = 40
-_MAX_ROUNDS = 200
-# No step changes a patient's log risk by more.
+_MAX_STEPS = 50
+# Coefficients and penalties may chase each other: after so many steps penalties go half of the way, and later none.
+_FREE_STEPS, _CHOOSING_STEPS = 8, 16
+_MAX_HALVINGS = 30
+# No step changes a patient's linear predictor (terms times coefficients) by more.
 _LONGEST_STEP = 4.0
+# A step that changes no linear predictor by more than this is the last one.
+SMALLEST_STEP = 1e-4
+# Rounds of the penalties' update before every step, each going on by this factor, and the change that ends them.
+_MAX_ROUNDS = 60
+_FURTHER = 1.7
+_SMALLEST_CHANGE = 1e-3
 
 
 class Likelihood(Protocol):
     """A log likelihood that is concave in its coefficients."""
 
-    terms: FloatArray
+    @property
+    def terms(self) -> FloatArray:
+        """One row per patient, one column per coefficient, (n, p)."""
 
     def evaluate(self, coef: FloatArray, linear: FloatArray) -> Any:
         """Return the likelihood at coefficients and terms @ coef: its ``value``, and what the other methods need."""
 
     def slope(self, point: Any) -> FloatArray:
-        """Return its derivative, (p,)."""
+        """Return its derivative there, (p,)."""
 
     def information(self, point: Any) -> FloatArray:
-        """Return minus its second derivative, (p, p)."""
+        """Return minus its second derivative there, (p, p)."""
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What is known about the penalties beforehand.
+
+    Attributes
+    ----------
+    start, lower, upper
+        Of each group, (groups,); where the bounds are the same, the penalty is.
+    ratio, most
+        The second group's penalty is at least ``ratio`` times the first's, or at least ``most`` if that is less.
+    strength
+        What chosen penalties are multiplied by.
+    """
+
+    start: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    ratio: float = 0.0
+    most: float = np.inf
+    strength: float = 1.0
+
+    @property
+    def free(self) -> bool:
+        """Whether there is anything to choose."""
+        return bool((self.lower < self.upper).any())
+
+    def used(self, chosen: FloatArray) -> FloatArray:
+        """Return the penalties that coefficients get."""
+        return np.where(self.lower < self.upper, self.strength * chosen, chosen)
+
+    def and_another(self, start: float, lower: float, upper: float) -> Penalties:
+        """Return the same with one more group, which is not bound to the others."""
+        return replace(
+            self,
+            ratio=self.ratio if len(self.start) > 1 else 0.0,
+            start=np.r_[self.start, start],
+            lower=np.r_[self.lower, lower],
+            upper=np.r_[self.upper, upper],
+        )
+
+    def from_here(self, used: FloatArray) -> Penalties:
+        """Return the same with a start at penalties that coefficients got."""
+        return replace(self, start=np.where(self.lower < self.upper, used / self.strength, used))
+
+    def bounded(self, penalty: FloatArray) -> FloatArray:
+        """Return penalties within the bounds."""
+        if len(penalty) > 1:
+            penalty = np.r_[penalty[0], max(penalty[1], min(self.ratio * penalty[0], self.most)), penalty[2:]]
+        return np.clip(penalty, self.lower, self.upper)
 
 
 @dataclass(frozen=True)
@@ -47,162 +108,167 @@ class PenalisedFit:
         The penalty of each group, (groups,).
     freedom
         Effective degrees of freedom of each group, (groups,).
-    value
-        Log likelihood at the coefficients.
+    log_likelihood
+        At the coefficients, without the penalty.
     marginal
-        Log likelihood once the coefficients are integrated out (Laplace), up to a constant.
-    steps
-        Number of Newton's steps.
+        Log likelihood of the data once the coefficients are integrated out, but for a constant.
     """
 
     coef: FloatArray
     penalty: FloatArray
     freedom: FloatArray
-    value: float
+    log_likelihood: float
     marginal: float
-    steps: int
 
 
 def fit_penalised(
     likelihood: Likelihood,
     group: IntArray,
-    penalty: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    strength: float = 1.0,
+    penalties: Penalties,
     start: FloatArray | None = None,
-    exact: float = 2e-4,
+    smallest_step: float = SMALLEST_STEP,
 ) -> PenalisedFit:
-    """Maximise log likelihood minus half the penalty times the squares of the coefficients of each group.
+    """Maximise the log likelihood minus half of each group's penalty times its squared coefficients.
 
     Parameters
     ----------
+    likelihood
+        Of the terms.
     group
-        Group of each coefficient, (p,); those of group -1 are not penalised.
-    penalty, lower, upper
-        Penalty of each group to start with, and its bounds, (groups,); equal bounds fix it.
-    strength
-        What the chosen penalties are multiplied by.
+        Group of each term, 0 or 1, (p,); terms of group -1 are not penalised.
+    penalties
+        Start and bounds.
     start
-        Coefficients to start with, (p,); None starts at 0.
-    exact
-        Steps end when one changes no patient's linear predictor by more.
+        Coefficients to start with, (p,); None starts with 0.
+    smallest_step
+        A step that changes no linear predictor by more is the last one.
     """
-    terms = likelihood.terms
-    coef = np.zeros(terms.shape[1]) if start is None else start
-    linear = terms @ coef
+    coef = np.zeros(likelihood.terms.shape[1]) if start is None else start
+    linear = likelihood.terms @ coef
     point = likelihood.evaluate(coef, linear)
-    penalty = np.clip(penalty, lower, upper)
-    fixed = bool((lower == upper).all())
-    held = group >= 0
-    step_no = 0
     information = likelihood.information(point)
-    while step_no < _MAX_STEPS:
-        step_no += 1
-        wanted = information @ coef + likelihood.slope(point)
-        if not fixed and held.any():
-            penalty = choose_penalties(*_reduced(information, wanted, held), group[held], penalty, lower, upper)
-        ridge = _ridge(strength * penalty, group)
-        step = _solve(information, ridge, wanted) - coef
-        moved = terms @ step
-        largest = float(np.abs(moved).max(initial=0.0))
-        coef, linear, point, share = _searched(likelihood, coef, linear, point, step, moved, ridge)
+    chosen = penalties.bounded(penalties.start)
+    held = group >= 0
+    for count in range(_MAX_STEPS):
+        target = information @ coef + likelihood.slope(point)
+        if penalties.free and held.any() and count < _CHOOSING_STEPS:
+            before = chosen
+            chosen = choose_penalties(*_without_free(information, target, held), group[held], chosen, penalties)
+            if count > _FREE_STEPS:
+                chosen = np.sqrt(before * chosen)
+        ridge = np.where(held, penalties.used(chosen)[group], 0.0)
+        step = _inverse(information, ridge) @ target - coef
+        moved = likelihood.terms @ step
+        longest = float(np.abs(moved).max())
+        share = _share(likelihood, point, linear, moved, coef, step, ridge, longest)
+        coef, linear = coef + share * step, linear + share * moved
+        point = likelihood.evaluate(coef, linear)
         information = likelihood.information(point)
-        if largest * share < (min(exact, 1e-7) if fixed else exact) or share == 0.0:
+        if share * longest < smallest_step:
             break
-    ridge = _ridge(strength * penalty, group)
-    share_of = 1.0 - ridge * np.diag(_inverse(information, ridge))
-    freedom = np.bincount(group[held], weights=share_of[held], minlength=len(penalty)).astype(np.float64)
-    marginal = point.value - 0.5 * float(ridge @ coef**2 - np.log(ridge[held]).sum() + _log_det(information, ridge))
-    return PenalisedFit(coef, strength * penalty, freedom, point.value, marginal, step_no)
+    used = penalties.used(chosen)
+    ridge = np.where(held, used[group], 0.0)
+    inverse = _inverse(information, ridge)
+    remaining = (1.0 - ridge * np.diag(inverse))[held]
+    marginal = point.value + 0.5 * (np.log(ridge[held]).sum() - ridge @ coef**2 + _log_determinant(inverse))
+    return PenalisedFit(coef, used, _sums(group[held], remaining, len(used)), float(point.value), float(marginal))
 
 
-def _ridge(penalty: FloatArray, group: IntArray) -> FloatArray:
-    return np.where(group >= 0, penalty[np.maximum(group, 0)], 0.0)
+def _without_free(information: FloatArray, target: FloatArray, held: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return a quadratic log likelihood with the coefficients that are not penalised integrated out."""
+    if held.all():
+        return information, target
+    across = information[np.ix_(held, ~held)]
+    known = across @ _inverse(information[np.ix_(~held, ~held)], np.zeros(int((~held).sum())))
+    return information[np.ix_(held, held)] - known @ across.T, target[held] - known @ target[~held]
 
 
-def _reduced(information: FloatArray, wanted: FloatArray, held: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return a quadratic log likelihood without the coefficients that are not penalised, which are integrated out."""
-    free = ~held
-    if not free.any():
-        return information, wanted
-    across = information[np.ix_(free, held)]
-    known = _solve(information[np.ix_(free, free)], np.zeros(int(free.sum())), np.column_stack([across, wanted[free]]))
-    return information[np.ix_(held, held)] - across.T @ known[:, :-1], wanted[held] - across.T @ known[:, -1]
-
-
-def _searched(
+def _share(
     likelihood: Likelihood,
-    coef: FloatArray,
-    linear: FloatArray,
     point: Any,
-    step: FloatArray,
+    linear: FloatArray,
     moved: FloatArray,
+    coef: FloatArray,
+    step: FloatArray,
     ridge: FloatArray,
-) -> tuple[FloatArray, FloatArray, Any, float]:
-    """Go along a step as far as the penalised likelihood grows; return where, and the share of the step taken."""
+    longest: float,
+) -> float:
+    """Return how much of a step to take, so that the penalised likelihood does not fall."""
     before = point.value - 0.5 * ridge @ coef**2
-    share = min(1.0, _LONGEST_STEP / max(float(np.abs(moved).max(initial=0.0)), 1e-300))
-    for _ in range(25):
+    allowed = before - 1e-11 * abs(before)  # rounding
+    share = min(1.0, _LONGEST_STEP / longest) if longest > 0 else 1.0
+    for _ in range(_MAX_HALVINGS):
         there = coef + share * step
-        linear_there = linear + share * moved
-        point_there = likelihood.evaluate(there, linear_there)
-        if point_there.value - 0.5 * ridge @ there**2 >= before - 1e-10 * abs(before):
-            return there, linear_there, point_there, share
+        if likelihood.evaluate(there, linear + share * moved).value - 0.5 * ridge @ there**2 >= allowed:
+            return share
         share /= 2
-    return coef, linear, point, 0.0
+    return 0.0
 
 
 def choose_penalties(
-    information: FloatArray,
-    wanted: FloatArray,
-    group: IntArray,
-    penalty: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
+    information: FloatArray, target: FloatArray, group: IntArray, penalty: FloatArray, penalties: Penalties
 ) -> FloatArray:
-    """Return the penalties under which a quadratic log likelihood is likeliest (Fellner and Schall's rounds).
+    """Return the penalties with which a quadratic log likelihood, b'c - c'Ic / 2, is likeliest.
+
+    By the rounds of Fellner and Schall: a penalty becomes the degrees of freedom that it leaves to its group, divided
+    by the sum of squares of the group's coefficients. Each round makes the data likelier.
 
     Parameters
     ----------
-    information, wanted
-        Of the log likelihood b'c - c'Ic / 2: I, (p, p), and b, (p,).
+    information
+        I, (p, p).
+    target
+        b, (p,).
+    group
+        Group of each term, (p,).
+    penalty
+        Where to start, (groups,).
+    penalties
+        The bounds.
     """
-    size = np.bincount(group, minlength=len(penalty)).astype(np.float64)
+    groups = len(penalty)
+    size = _sums(group, np.ones(len(group)), groups)
+    if groups == 1:  # turned to its axes once, a round costs nothing
+        along, axes = np.linalg.eigh(information)
+        along, target = np.maximum(along, 0.0), axes.T @ target
     for _ in range(_MAX_ROUNDS):
-        ridge = penalty[group]
-        inverse = _inverse(information, ridge)
-        coef = inverse @ wanted
-        squares = np.bincount(group, weights=coef**2, minlength=len(penalty))
-        left = np.bincount(group, weights=np.diag(inverse), minlength=len(penalty))
-        freedom = np.maximum(size - penalty * left, 0.0)
-        new = np.clip(freedom / np.maximum(squares, 1e-300), lower, upper)
-        # Steps are short where a penalty grows without bound: go further the same way.
-        ratio = np.log(new / penalty)
-        new = np.clip(penalty * np.exp(np.clip(1.7 * ratio, -4.0, 4.0)), lower, upper)
-        change = np.abs(np.log(new / penalty)).max(initial=0.0)
+        if groups == 1:
+            diagonal = 1.0 / (along + penalty[0])
+            coef = diagonal * target
+        else:
+            inverse = _inverse(information, penalty[group])
+            diagonal, coef = np.diag(inverse), inverse @ target
+        freedom = np.maximum(size - penalty * _sums(group, diagonal, groups), 0.0)
+        new = freedom / np.maximum(_sums(group, coef**2, groups), 1e-300)
+        # Where a penalty grows without bound its rounds are short: go on in the same direction.
+        ratio = np.clip(_FURTHER * np.log(np.maximum(new / penalty, 1e-300)), -4.0, 4.0)
+        new = penalties.bounded(penalty * np.exp(ratio))
+        change = float(np.abs(np.log(new / penalty)).max())
         penalty = new
-        if change < 1e-3:
+        if change < _SMALLEST_CHANGE:
             break
     return penalty
 
 
+def _sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:
+    return np.bincount(group, weights=values, minlength=groups).astype(np.float64)
+
+
 def _inverse(information: FloatArray, ridge: FloatArray) -> FloatArray:
-    return _solve(information, ridge, np.eye(len(ridge)))
+    """Return the inverse of the penalised information."""
+    from scipy.linalg.lapack import dpotrf, dpotri
 
-
-def _solve(information: FloatArray, ridge: FloatArray, right: FloatArray) -> FloatArray:
-    matrix = information + np.diag(ridge)
-    extra = 0.0
-    for _ in range(20):
-        try:
-            out: FloatArray = cho_solve(cho_factor(matrix + extra * np.eye(len(ridge)), check_finite=False), right)
+    added = 0.0
+    for _ in range(30):
+        factor, failed = dpotrf(information + np.diag(ridge + added), lower=1)
+        if not failed:
+            inverse, _ = dpotri(factor, lower=1)
+            out: FloatArray = np.tril(inverse) + np.tril(inverse, -1).T
             return out
-        except LinAlgError:
-            extra = max(10 * extra, 1e-10 * max(float(np.trace(matrix)) / len(ridge), 1e-300))
-    return np.zeros_like(right)
+        # Rounding has made it indefinite: columns that determine each other, and hardly a penalty.
+        added = max(10 * added, 1e-12 * float(np.trace(information)), 1e-12)
+    return np.diag(1.0 / (ridge + added))
 
 
-def _log_det(information: FloatArray, ridge: FloatArray) -> float:
-    size = np.linalg.eigvalsh(information + np.diag(ridge))
-    return float(np.log(np.maximum(size, 1e-12 * max(float(size[-1]), 1e-300))).sum()) if len(size) else 0.0
+def _log_determinant(inverse: FloatArray) -> float:
+    return float(np.log(np.maximum(np.linalg.eigvalsh(inverse), 1e-300)).sum())

@@ -1,4 +1,4 @@
-"""Accelerated failure times with bent effects; the data choose the distribution and the penalties."""
+"""Accelerated failure times with effects that may bend; the data choose the distribution and the penalties."""
 
 from __future__ import annotations
 
@@ -9,144 +9,163 @@ import numpy as np
 
 from dcsurv.curves import Interpolation
 from dcsurv.kinds import ModelKind, register
-from dcsurv.models.aft_likelihood import DISTRIBUTIONS, AFTLikelihood, Distribution
+from dcsurv.models.additive import AdditiveEstimator, counted
+from dcsurv.models.aft_likelihood import DISTRIBUTIONS, PULL, AFTLikelihood, Distribution
 from dcsurv.models.base import Features
-from dcsurv.models.bends import Bends
-from dcsurv.models.estimator import SurvivalEstimator
-from dcsurv.models.penalised import PenalisedFit, fit_penalised
-from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
-from dcsurv.models.terms import Terms
+from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
+from dcsurv.models.penalised import PenalisedFit, Penalties, fit_penalised
+from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
-from dcsurv.search_space import Float, Int
-from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
+from dcsurv.search_space import Choice, Float
+from dcsurv.target import FloatArray, IntArray, Outcome
 
 DistributionName: TypeAlias = Literal["weibull", "log-logistic", "log-normal"]
 
-_PENALTIES = 0.01, 1e5
 # Times below this share of the median count as this: log 0 is none, and the logarithms of a few seconds among years
 # would outweigh everybody else's.
 _SHORTEST = 1e-3
-# A first look at each distribution ends when a step changes no z by more.
+# The penalty of the clock's bends begins at one per event, and stays between these.
+_LEAST_PENALTY, _MOST_PENALTY_PER_EVENT = 0.01, 1000.0
+# A first look at a distribution ends with a step that changes no z by more.
 _FIRST_LOOK = 0.02
 _MAX_NODES = 256
+# Patients, by quantiles of their locations, whose curves decide where nodes are, and the share of nodes that are spread
+# evenly, wherever curves fall.
+_NODES_FOR, _EVENLY = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0), 0.1
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SplineAFT(SurvivalEstimator):
-    """Accelerated failure times with smooth, penalised effects: log T = b + Σ f_j(x_j) + σ e.
+class SplineAFT(AdditiveEstimator):
+    """Accelerated failure times with smooth effects: h(T) = b + Σ (β_j x_j + b_j(x_j)) + σ e, h(t) near log t.
+
+    A feature stretches or shortens the time to the event. Effects are as in :class:`SplineCox`: straight, with bends
+    that are penalised. The distribution of the error e and with it that of T given x is the one of three with which
+    the data are likeliest once effects are integrated out. The clock h is the logarithm, from which it departs by
+    a penalised spline as far as the data ask for; the penalties are those with which the data are likeliest.
+
+    As long as the clock is straight, exp(β) is the factor by which a unit of the feature multiplies the time to the
+    event. If it is bent the model is a linear transformation model: hazards are proportional with the Weibull
+    distribution, odds with the log-logistic. Curves are smooth, unlike those of the Cox models.
+
+    Times below a thousandth of the median time, 0 among them, count as a thousandth of it.
 
     Parameters
     ----------
     distribution : {"weibull", "log-logistic", "log-normal"} or None, default None
-        Of T given x; None takes the one under which the data are likeliest.
-    knots : int or None, default None
-        Of the spline of each number; 0 leaves all effects straight, None follows the number of events.
-    penalty : float or None, default None
-        Strength of the ridge penalty on straight effects; None lets the data choose.
-    bend_penalty : float or None, default None
-        Strength of the penalty on bends; None lets the data choose.
-    strength : float, default 1.0
-        What penalties that the data choose are multiplied by.
+        Of T given x; None lets the data choose.
+    time_knots : int, default 5
+        Of the spline in log time; fewer than 3 leave the clock straight.
+
+    Attributes
+    ----------
+    distribution_ : str
+        The distribution that was used.
+    coef_ : ndarray of shape (p,)
+        β, one per column after preprocessing, in the units that the preprocessing makes: positive for longer times.
+        Bends are uncorrelated with their column, so that it is the trend.
+    intercept_ : float
+        b, of the average patient, in the logarithm of the unit of the times.
+    sigma_ : float
+        σ. One over it is the shape of Weibull and log-logistic distributions.
+    penalties_ : dict
+        The penalties that were used, of ``"straight"`` effects and of ``"bends"``, both of coefficients divided by σ,
+        and of the ``"clock"``.
+    degrees_of_freedom_ : dict
+        How many parameters each of these amounts to after the penalty.
+    log_likelihood_ : float
+        The log likelihood, without penalties.
+
+    Examples
+    --------
+    >>> from dcsurv import SplineAFT
+    >>> from dcsurv.datasets import load_metabric
+    >>> X, y = load_metabric(labels="measured")
+    >>> model = SplineAFT().fit(X[["age", "chemotherapy"]], y)
+    >>> model.distribution_
+    'weibull'
+    >>> ages = X[["age", "chemotherapy"]].iloc[[0, 0, 0]].assign(age=[40, 60, 80])
+    >>> model.partial_effects(ages)["age"].round(1).tolist()  # the log time, against the average
+    [0.4, 0.1, -0.7]
+
+    References
+    ----------
+    J. Burridge: A note on maximum likelihood estimation for regression models using grouped data. Journal of the Royal
+    Statistical Society B 43 (1981).
+
+    P. Royston and M. K. B. Parmar: Flexible parametric proportional-hazards and proportional-odds models for censored
+    survival data. Statistics in Medicine 21 (2002).
     """
 
     distribution: DistributionName | None = None
-    knots: int | None = None
-    penalty: float | None = None
-    bend_penalty: float | None = None
-    strength: float = 1.0
+    time_knots: int = 5
 
     interpolation: ClassVar[Interpolation] = "linear"
-    ranges: ClassVar[dict[str, Range]] = {
-        "knots": NoneOr(WholeNumber(0)),
-        "penalty": NoneOr(Number(above=0)),
-        "bend_penalty": NoneOr(Number(above=0)),
-        "strength": Number(above=0),
-    }
+    ranges: ClassVar[dict[str, Range]] = {**AdditiveEstimator.ranges, "time_knots": WholeNumber(0)}
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, before anything is trained."""
         super().check_parameters()
         if self.distribution is not None and self.distribution not in DISTRIBUTIONS:
-            raise ValueError(
-                f"distribution is {self.distribution!r}, but None or one of {', '.join(DISTRIBUTIONS)} is expected."
-            )
+            known = ", ".join(repr(one) for one in DISTRIBUTIONS)
+            raise ValueError(f"distribution is {self.distribution!r}, but None or one of {known} is expected.")
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
-        rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
-        columns, counted = X[rows].astype(np.float64), np.ones(len(rows)) if weight is None else weight[rows]
-        time, event = np.ascontiguousarray(y["time"])[rows], np.ascontiguousarray(y["event"])[rows]
-        middle = float(np.median(time[time > 0])) if (time > 0).any() else 1.0
-        log_time = np.log(np.maximum(time / middle, _SHORTEST))
-        terms = Terms.of(columns, counted, int(event.sum()), self.knots)
-        self.terms_ = terms
-        name, found = self._fit_best(terms(columns), log_time, event, counted, terms.group)
-        steepness = float(found.coef[-1])
-        effects = found.coef[1:-1] / steepness
-        straight = len(terms.varying)
-        self.distribution_ = name
-        self.sigma_ = 1.0 / steepness
-        self.intercept_ = float(found.coef[0] / steepness + np.log(middle))
-        self.coef_ = np.zeros(X.shape[1])
-        self.coef_[terms.varying] = effects[:straight] / terms.scale[terms.varying]
-        self.bend_coef_ = effects[straight:]
-        self.penalties_, self.freedom_ = found.penalty, found.freedom
-        self.log_likelihood_ = found.value - float(counted[event] @ (log_time[event] + np.log(middle)))
-        self.found_ = found
-        self.times_ = self._place_nodes(self._location(X[rows]), float(y["time"].max()) or 1.0)
-        return {"distribution": name, "log_likelihood": self.log_likelihood_}
+        columns, time, event, weight = counted(X, y, weight)
+        events = int(event.sum())
+        self.unit_ = float(np.median(time[time > 0])) if (time > 0).any() else 1.0
+        log_time = np.log(np.maximum(time / self.unit_, _SHORTEST))
+        design, clock = self.effect_terms(columns, events, weight), self._find_clock(log_time[event], weight[event])
+        times = np.column_stack([log_time, *(one(log_time) for one in clock)])
+        speeds = np.column_stack([np.ones(events), *(one.slope(log_time[event]) for one in clock)])
+        names, penalties = design.names, design.penalties
+        group = np.r_[-1, design.group, -1, np.full(times.shape[1] - 1, len(names))]
+        if clock:
+            names = (*names, "clock")
+            penalties = penalties.and_another(events, _LEAST_PENALTY, _MOST_PENALTY_PER_EVENT * events)
+        likelihoods = {
+            name: AFTLikelihood(design.terms, times, speeds, event, weight, DISTRIBUTIONS[name])
+            for name in (DISTRIBUTIONS if self.distribution is None else [self.distribution])
+        }
+        self.distribution_, found = likeliest(likelihoods, group, penalties)
+        a = 1 + design.terms.shape[1]
+        self.sigma_ = 1.0 / float(found.coef[a])
+        self.intercept_ = float(found.coef[0]) * self.sigma_ + float(np.log(self.unit_))
+        self.clock_ = [one.summed(found.coef[a + 1 :] * self.sigma_) for one in clock]
+        self.keep_effects(design, found.coef[1:a] * self.sigma_)
+        self.times_ = self._place_nodes(self._location(columns), float(time.max()) or 1.0)
+        log_likelihood = found.log_likelihood + 0.5 * PULL / self.sigma_**2
+        log_likelihood -= float(weight[event] @ (log_time[event] + np.log(self.unit_)))  # of T, not of log T
+        return self.keep_summary(names, found, log_likelihood)
 
-    def _fit_best(
-        self, terms: FloatArray, log_time: FloatArray, event: BoolArray, weight: FloatArray, of_terms: IntArray
-    ) -> tuple[str, PenalisedFit]:
-        """Return the likeliest distribution and its fit."""
-        group = np.r_[-1, of_terms, -1]
-        fixed = [self.penalty, self.bend_penalty]
-        lower = np.array([_PENALTIES[0] if one is None else one for one in fixed])
-        upper = np.array([_PENALTIES[1] if one is None else one for one in fixed])
-        events = float(weight @ event)
-        penalty = np.array([0.1 * events, events])
-        names = [self.distribution] if self.distribution is not None else list(DISTRIBUTIONS)
-        # Without features first: two coefficients, from which all are not far.
-        before = DISTRIBUTIONS[names[0]]
-        alone = AFTLikelihood(terms[:, :0], log_time, event, weight, before)
-        begin = np.array([0.0, 1.0])
-        null = fit_penalised(alone, group[[0, -1]], penalty, lower, upper, start=begin)
-        coef = np.r_[null.coef[0], np.zeros(terms.shape[1]), null.coef[-1]]
-        looks = {}
-        for name in names:
-            distribution = DISTRIBUTIONS[name]
-            likelihood = AFTLikelihood(terms, log_time, event, weight, distribution)
-            coef = _carried(coef, before, distribution)
-            exact = _FIRST_LOOK if len(names) > 1 else 2e-4
-            found = fit_penalised(likelihood, group, penalty, lower, upper, self.strength, coef, exact)
-            # The marginal likelihood has flat priors on b and log σ, whichever the distribution.
-            looks[name] = found.marginal - 2 * np.log(found.coef[-1]), likelihood, found
-            coef, penalty, before = found.coef, found.penalty / self.strength, distribution
-        best = max(looks, key=lambda one: looks[one][0])
-        self.looks_ = {name: float(look[0]) for name, look in looks.items()}
-        _, likelihood, found = looks[best]
-        if len(names) > 1:
-            penalty = found.penalty / self.strength
-            found = fit_penalised(likelihood, group, penalty, lower, upper, self.strength, found.coef)
-        return best, found
+    def _find_clock(self, log_time: FloatArray, weight: FloatArray) -> list[Bends]:
+        """Return the bends of log time, fitted to the times of the events; none or one entry."""
+        if self.time_knots < 3:
+            return []
+        one = find_bends(log_time, 0, place_knots(np.sort(log_time), int(self.time_knots)), weight)
+        return [] if one is None else [one]
 
-    def _location(self, X: Features) -> FloatArray:
-        straight = (self.coef_ * self.terms_.scale)[self.terms_.varying]
-        out: FloatArray = self.intercept_ + self.terms_(X) @ np.r_[straight, self.bend_coef_]
-        return out
+    def _location(self, X: Features | FloatArray) -> FloatArray:
+        return self.intercept_ + self.effects(X).sum(axis=1)
 
-    def _place_nodes(self, location: FloatArray, last: float) -> FloatArray:
-        """Return times between which a straight line is near the curves of patients of high, middle and low risk."""
-        some = np.quantile(location, [0.0, 0.05, 0.25, 0.5, 0.75, 1.0])
-        fine = last * np.r_[np.geomspace(1e-6, 0.01, 400, endpoint=False), np.linspace(0.01, 1.0, 2000)]
-        fallen = (1.0 - self._survival(some, fine)).mean(axis=0) + 0.1 * fine / last
-        at = np.linspace(0.0, fallen[-1], _MAX_NODES + 1)[1:]
-        out: FloatArray = np.unique(np.interp(at, np.r_[0.0, fallen], np.r_[0.0, fine]))
-        return np.r_[out[out < last * (1 - 1e-9)], last]
+    def _clock(self, times: FloatArray) -> FloatArray:
+        """Return h at ascending times."""
+        scaled = np.log(times / self.unit_)
+        out = np.log(self.unit_) + scaled + sum(one(scaled)[:, 0] for one in self.clock_)
+        return np.maximum.accumulate(out)  # it ascends at events, and hardly ever not between them
 
     def _survival(self, location: FloatArray, times: FloatArray) -> FloatArray:
-        z = (np.log(times) - location[:, None]) / self.sigma_
-        return DISTRIBUTIONS[self.distribution_].survival(z)
+        return DISTRIBUTIONS[self.distribution_].survival((self._clock(times) - location[:, None]) / self.sigma_)
+
+    def _place_nodes(self, location: FloatArray, last: float) -> FloatArray:
+        """Return times up to the last one between which straight lines are near the curves of all patients."""
+        fine = last * np.r_[np.geomspace(1e-6, 0.01, 400, endpoint=False), np.linspace(0.01, 1.0, 2000)]
+        fallen = 1.0 - self._survival(np.quantile(location, _NODES_FOR), fine)
+        total = fallen.mean(axis=0) + _EVENLY * fine / last
+        # Denser at the beginning, where a power of t is nowhere near a straight line.
+        falls = total[-1] * np.linspace(0.0, 1.0, _MAX_NODES + 1)[1:-1] ** 1.5
+        places = np.interp(falls, np.r_[0.0, total], np.r_[0.0, fine])
+        nodes: FloatArray = np.unique(np.r_[places[places < last], last])
+        return nodes
 
     @property
     def nodes(self) -> FloatArray:
@@ -156,44 +175,69 @@ class SplineAFT(SurvivalEstimator):
         return self._survival(self._location(X), self.times_)
 
     def get_state(self) -> tuple[Header, Arrays]:
-        arrays = {name: getattr(self, name) for name in ("coef_", "bend_coef_", "penalties_", "freedom_", "times_")}
-        for name in ("center", "scale", "lower", "upper", "varying"):
-            arrays[f"terms.{name}"] = getattr(self.terms_, name)
-        for one in self.terms_.bends:
-            for part in ("knots", "line", "mix"):
-                arrays[f"bend.{one.column}.{part}"] = getattr(one, part)
-        header = {
-            "distribution": self.distribution_,
-            "sigma": self.sigma_,
-            "intercept": self.intercept_,
-            "bent": [one.column for one in self.terms_.bends],
+        names = ("distribution_", "sigma_", "intercept_", "unit_")
+        clock = {f"clock.{name}": array for name, array in to_arrays(self.clock_).items()}
+        return {"error": {name: getattr(self, name) for name in names}}, self.effects_to_arrays() | clock | {
+            "times_": self.times_
         }
-        return header, arrays
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
-        for name in ("coef_", "bend_coef_", "penalties_", "freedom_", "times_"):
-            setattr(self, name, arrays[name])
-        bends = [Bends(k, *(arrays[f"bend.{k}.{part}"] for part in ("knots", "line", "mix"))) for k in header["bent"]]
-        parts = {name: arrays[f"terms.{name}"] for name in ("center", "scale", "lower", "upper", "varying")}
-        self.terms_ = Terms(**parts, bends=tuple(bends))
-        self.distribution_, self.sigma_ = header["distribution"], float(header["sigma"])
-        self.intercept_ = float(header["intercept"])
-        self.log_likelihood_ = float(header["training"]["log_likelihood"])
+        self.effects_from_arrays(header, arrays)
+        error, times = header["error"], arrays["times_"]
+        self.distribution_ = error["distribution_"]
+        if self.distribution_ not in DISTRIBUTIONS:
+            raise ValueError(f"its distribution {self.distribution_!r} is not known")
+        self.sigma_, self.intercept_, self.unit_ = (float(error[name]) for name in ("sigma_", "intercept_", "unit_"))
+        if not (0 < self.sigma_ < np.inf and 0 < self.unit_ < np.inf and np.isfinite(self.intercept_)):
+            raise ValueError("its distribution has parameters that cannot be")
+        self.clock_ = from_arrays({name.removeprefix("clock."): arrays[name] for name in arrays if "clock." in name}, 1)
+        if times.ndim != 1 or not len(times) or not np.isfinite(times).all():
+            raise ValueError("its nodes are not finite times")
+        if times[0] <= 0 or (np.diff(times) <= 0).any():
+            raise ValueError("its nodes do not ascend from above 0")
+        self.times_ = times
 
 
-def _carried(coef: FloatArray, before: Distribution, after: Distribution) -> FloatArray:
-    """Return the coefficients under which another distribution has the same means and deviations of log times."""
-    sigma = before.deviation / after.deviation / coef[-1]
-    location = coef[0] / coef[-1] + before.mean / coef[-1] - after.mean * sigma
-    return np.r_[location, coef[1:-1] / coef[-1], 1.0] / sigma
+def likeliest(likelihoods: dict[str, AFTLikelihood], group: IntArray, penalties: Penalties) -> tuple[str, PenalisedFit]:
+    """Return the distribution under which the data are likeliest, and its fit.
+
+    Each is fitted roughly, beginning where the one before ended; only the best is fitted to the end.
+    """
+    first = next(iter(likelihoods.values()))
+    a = first.at_a
+    # Without effects to begin with: two coefficients, of which the first guess leaves no z large.
+    start = np.array([0.0, min(1.0, 4.0 / max(float(first.terms[:, a].max()), 1.0))])
+    alone = fit_penalised(first.without_features(), group[[0, a]], penalties, start, _FIRST_LOOK)
+    coef = np.zeros(len(group))
+    coef[[0, a]] = alone.coef
+    before = first.distribution
+    looks = {}
+    for name, likelihood in likelihoods.items():
+        coef = _carried(coef, a, before, likelihood.distribution)
+        found = fit_penalised(likelihood, group, penalties, coef, _FIRST_LOOK)
+        # The priors of b and of log σ are flat, and with them those of b / σ and 1 / σ are not.
+        looks[name] = found.marginal - 2 * np.log(found.coef[a]), found
+        coef, before = found.coef, likelihood.distribution
+        penalties = penalties.from_here(found.penalty)
+    best = max(looks, key=lambda name: float(looks[name][0]))
+    found = looks[best][1]
+    return best, fit_penalised(likelihoods[best], group, penalties.from_here(found.penalty), found.coef)
+
+
+def _carried(coef: FloatArray, a: int, before: Distribution, after: Distribution) -> FloatArray:
+    """Return the coefficients with which another distribution has the same means and deviations of log times."""
+    ratio = after.deviation / before.deviation
+    out = coef * ratio
+    out[0] = (coef[0] + before.mean) * ratio - after.mean
+    return out
 
 
 register(
     ModelKind(
         name="spline-aft",
         model=SplineAFT,
-        meaning="accelerated failure times with bent effects; the data choose distribution and penalties",
-        space={"knots": Int(0, 7), "strength": Float(0.1, 10.0, log=True)},
+        meaning="accelerated failure times with effects that may bend; the data choose distribution and penalties",
+        space={"knots": Choice((0, 3, 4, 5, 6, 8)), "strength": Float(0.1, 10.0, log=True)},
         is_member=True,
     )
 )

@@ -1,0 +1,255 @@
+"""What models have in common whose patients differ by a sum of effects, one per column, that may bend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from dcsurv.models.base import Features
+from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
+from dcsurv.models.cox_summary import model_columns
+from dcsurv.models.estimator import SurvivalEstimator
+from dcsurv.models.penalised import PenalisedFit, Penalties
+from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
+from dcsurv.persistence import Arrays, Header
+from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
+
+# Three knots, one more for every so many events, and no more than six.
+_EVENTS_PER_KNOT, _MOST_KNOTS = 50, 6
+# With more columns than this, or than half the patients, effects are straight; there are so many bends in all.
+_MOST_BENT, _MOST_BENDS = 150, 200
+# Beyond the training patients' values an effect goes on for this share of their range, and is held then.
+_MARGIN = 0.25
+# Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
+# without a penalty, for which a penalty of one per event is a half.
+_LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
+# Few events cannot tell a bend from chance. With fewer than the first number, bends are penalised more than straight
+# effects; how much at least where straight effects are penalised away fades around the second.
+_EVENTS_TO_BEND, _EVENTS_TO_BEND_FREELY = 300.0, 150.0
+
+_OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
+
+
+@dataclass(frozen=True)
+class EffectTerms:
+    """What the coefficients of effects are found with.
+
+    Attributes
+    ----------
+    terms
+        Scaled columns that vary, then their bends, (n, terms).
+    group
+        0 for straight terms, 1 for bends, (terms,).
+    penalties
+        Of these groups.
+    varying
+        Columns that are not constant.
+    bends
+        Of these, where they have any.
+    axes
+        If there were more terms than patients: the directions that ``terms`` holds instead, (columns, terms).
+    """
+
+    terms: FloatArray
+    group: IntArray
+    penalties: Penalties
+    varying: IntArray
+    bends: list[Bends]
+    axes: FloatArray | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the groups."""
+        return ("straight", "bends")[: len(self.penalties.start)]
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AdditiveEstimator(SurvivalEstimator):
+    """Base of the models with effects Σ β_j x_j + b_j(x_j), b_j a natural cubic spline.
+
+    Parameters
+    ----------
+    knots : int or None, default None
+        Of each spline; fewer than 3 leave all effects straight. None takes 3 to 6, one for every 50 events.
+    penalty : float or None, default None
+        Of straight effects: half of it times the sum of the squared coefficients, of columns in standard deviations (of
+        two values: in halves of their distance), is taken from the log likelihood. None lets the data choose.
+    bend_penalty : float or None, default None
+        The same for the bends, each of which has a standard deviation of at most 1. None lets the data choose.
+    strength : float, default 1.0
+        What penalties that the data choose are multiplied by.
+    """
+
+    knots: int | None = None
+    penalty: float | None = None
+    bend_penalty: float | None = None
+    strength: float = 1.0
+
+    ranges: ClassVar[dict[str, Range]] = {
+        "knots": NoneOr(WholeNumber(0)),
+        "penalty": NoneOr(Number(above=0)),
+        "bend_penalty": NoneOr(Number(above=0)),
+        "strength": Number(above=0),
+    }
+
+    # --- fitting ------------------------------------------------------------------------------------------
+
+    def effect_terms(self, columns: FloatArray, events: int, weight: FloatArray) -> EffectTerms:
+        """Learn units, ranges and bends of the columns, and return what their coefficients are found with.
+
+        Parameters
+        ----------
+        columns
+            Of the patients who count, (n, p).
+        events
+            How many of them had the event.
+        weight
+            Their weights, of mean 1.
+        """
+        self._fit_scale(columns, weight)
+        scaled = (columns - self.center_) / self.scale_
+        varying = np.flatnonzero(self.upper_ > self.lower_)
+        bends = self._find_bends(scaled, varying, weight, events)
+        terms = np.column_stack([scaled[:, varying], *(one(scaled[:, one.column]) for one in bends)])
+        n, p = terms.shape
+        axes = None
+        if len(varying) == p > n:  # one penalty on all of them: any axes will do, and there are fewer than n
+            terms, axes = _turned(terms)
+        per_event = events * max(1.0, p / max(terms.shape[1], 1))  # a penalty that halves coefficients, roughly
+        group = (np.arange(terms.shape[1]) >= len(varying)).astype(np.int64)
+        return EffectTerms(terms, group, self._penalties(per_event, events, 1 + bool(bends)), varying, bends, axes)
+
+    def keep_effects(self, design: EffectTerms, coef: FloatArray) -> None:
+        """Keep the effects that have these coefficients, one per term."""
+        if design.axes is not None:
+            coef = design.axes @ coef
+        straight = len(design.varying)
+        self.coef_ = np.zeros(len(self.scale_))
+        self.coef_[design.varying] = coef[:straight] / self.scale_[design.varying]
+        ends = straight + np.cumsum([one.mix.shape[1] for one in design.bends], dtype=np.int64)
+        self.bends_ = [
+            one.summed(coef[end - one.mix.shape[1] : end]) for one, end in zip(design.bends, ends, strict=True)
+        ]
+
+    def keep_summary(self, names: Sequence[str], found: PenalisedFit | None, log_likelihood: float | None) -> Header:
+        """Keep what the penalties of named groups left, and return it as plain data."""
+        summary: Header = {"penalties": {}, "degrees_of_freedom": {}, "log_likelihood": log_likelihood}
+        if found is not None:
+            summary["penalties"] = dict(zip(names, found.penalty.tolist(), strict=True))
+            summary["degrees_of_freedom"] = dict(zip(names, found.freedom.tolist(), strict=True))
+        self._set_summary(summary)
+        return summary
+
+    def _fit_scale(self, columns: FloatArray, weight: FloatArray) -> None:
+        """Learn the centre, the unit and the range of each column."""
+        share = weight / weight.sum()
+        low, high = columns.min(axis=0), columns.max(axis=0)
+        self.center_ = share @ columns
+        spread = np.sqrt(share @ (columns - self.center_) ** 2)
+        # The unit of two values does not depend on how rare one of them is: an effect of a rare one is no larger.
+        two = ((columns == low) | (columns == high)).all(axis=0)
+        self.scale_ = np.where(two, (high - low) / 2, spread)
+        self.scale_[~(self.scale_ > 0)] = 1.0
+        margin = _MARGIN * (high - low)
+        self.lower_, self.upper_ = low - margin, high + margin
+
+    def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
+        count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)
+        if scaled.shape[1] > min(_MOST_BENT, len(scaled) // 2) or count < 3:
+            return []
+        if self.knots is None:
+            count = min(count, 2 + max(_MOST_BENDS // max(len(varying), 1), 1))
+        found = []
+        for k in varying:
+            x = np.ascontiguousarray(scaled[:, k])
+            one = find_bends(x, int(k), place_knots(np.sort(x), count), weight)
+            if one is not None:
+                found.append(one)
+        return found
+
+    def _penalties(self, per_event: float, events: int, groups: int) -> Penalties:
+        given = [self.penalty, self.bend_penalty][:groups]
+        most = [one * per_event for one in _MOST_PENALTY]
+        return Penalties(
+            start=per_event * np.array([0.1, 1.0])[:groups],
+            lower=np.array([_LEAST_PENALTY if one is None else float(one) for one in given]),
+            upper=np.array([top if one is None else float(one) for one, top in zip(given, most, strict=False)]),
+            ratio=_EVENTS_TO_BEND / events,
+            most=events * (_EVENTS_TO_BEND_FREELY / events) ** 3,
+            strength=float(self.strength),
+        )
+
+    # --- effects ------------------------------------------------------------------------------------------
+
+    def partial_effects(self, X: Any) -> pd.DataFrame:
+        """Return what each column adds to the sum of effects of patients, against the average of the training patients.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, one row per patient; to see the shape of an effect, one patient with several values.
+
+        Returns
+        -------
+        DataFrame
+            One row per patient, one column per column after preprocessing.
+        """
+        check_is_fitted(self)
+        names = [one.name for one in self._names()]
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return pd.DataFrame(self.effects(self.prepare(X)), columns=names, index=index)
+
+    def _names(self) -> Any:
+        return model_columns(self.preprocessor_, getattr(self, "feature_names_in_", None), len(self.coef_))
+
+    def effects(self, X: Features | FloatArray) -> FloatArray:
+        """Return the effect of each prepared column, values far from the training patients' held, (n, p)."""
+        held = np.clip(X.astype(np.float64), self.lower_, self.upper_) - self.center_
+        out: FloatArray = held * self.coef_
+        for one in self.bends_:
+            out[:, one.column] += one(held[:, one.column] / self.scale_[one.column])[:, 0]
+        return out
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def effects_to_arrays(self) -> Arrays:
+        """Return the effects as plain arrays."""
+        return {name: getattr(self, name) for name in _OF_COLUMNS} | to_arrays(self.bends_)
+
+    def effects_from_arrays(self, header: Header, arrays: Arrays) -> None:
+        """Set the effects from what a file has, checked."""
+        p = len(arrays["coef_"])
+        for name in _OF_COLUMNS:
+            if arrays[name].shape != (p,) or not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} has the shape {arrays[name].shape}; {p} finite numbers are expected")
+            setattr(self, name, arrays[name])
+        if (self.scale_ <= 0).any() or (self.lower_ > self.upper_).any():
+            raise ValueError("its columns have units or ranges that cannot be")
+        self.bends_ = from_arrays(arrays, p)
+        self._set_summary(header["training"])
+
+    def _set_summary(self, summary: Header) -> None:
+        self.penalties_ = {name: float(value) for name, value in summary["penalties"].items()}
+        self.degrees_of_freedom_ = {name: float(value) for name, value in summary["degrees_of_freedom"].items()}
+        log_likelihood = summary["log_likelihood"]
+        self.log_likelihood_ = float("nan") if log_likelihood is None else float(log_likelihood)
+
+
+def counted(X: Features, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
+    """Return columns, times, events and weights, of mean 1, of the patients who count."""
+    rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
+    weight = np.ones(len(rows)) if weight is None else weight[rows] / weight[rows].mean()
+    return X[rows].astype(np.float64), y["time"][rows], y["event"][rows], weight
+
+
+def _turned(terms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return terms along their principal axes, without those of no length, and the axes as columns."""
+    squares, left = np.linalg.eigh(terms @ terms.T)
+    kept = squares > 1e-10 * squares[-1]
+    length = np.sqrt(squares[kept])
+    return left[:, kept] * length, terms.T @ (left[:, kept] / length)

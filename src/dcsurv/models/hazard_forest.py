@@ -26,6 +26,8 @@ class HazardForest(HazardTreesEstimator):
 
     Parameters
     ----------
+    subsample
+        Share of the patients that each tree grows on. None: 0.632 of them, or about 2,000.
     n_trees
         Trees of each stage.
     stages
@@ -59,11 +61,11 @@ class HazardForest(HazardTreesEstimator):
 
     max_depth: int | None = 6
     min_leaf: float = 4.0
-    subsample: float = 0.632
     n_trees: int = 100
     stages: int = 2
     prior: float = 1.0
 
+    largest_share: ClassVar[float] = 0.632
     ranges: ClassVar[dict[str, Range]] = {
         **HazardTreesEstimator.ranges,
         "n_trees": WholeNumber(1),

@@ -24,6 +24,9 @@ GrownTrees: TypeAlias = tuple[Trees, FloatArray, dict[str, Any]]
 # Without a number of blocks there is one for so many events, up to a few.
 _EVENTS_PER_BLOCK = 30
 _MOST_BLOCKS = 5
+# A tree that is one of hundreds gains nothing from more, and takes longer.
+_ENOUGH_FEATURES = 10
+_ENOUGH_PATIENTS = 2000
 
 _SHARE = Number(above=0, most=1)
 
@@ -41,10 +44,10 @@ class HazardTreesEstimator(SurvivalEstimator):
         Most splits between root and leaf of a tree; None: no limit.
     min_leaf : float, default 3.0
         Fewest events to be expected in a leaf.
-    max_features : float, default 1.0
-        Share of the features that are tried at a split, each with one random threshold.
-    subsample : float, default 1.0
-        Share of the patients that each tree grows on.
+    max_features : float or None, default None
+        Share of the features that are tried at a split, each with one random threshold. None: about ten, or all.
+    subsample : float or None, default None
+        Share of the patients that each tree grows on. None: about 2,000 patients, or all.
     random_state : int, Generator, RandomState or None, default None
         Seed, generator or None. The same seed gives the same bits.
     """
@@ -52,16 +55,18 @@ class HazardTreesEstimator(SurvivalEstimator):
     n_blocks: int | None = None
     max_depth: int | None = None
     min_leaf: float = 3.0
-    max_features: float = 1.0
-    subsample: float = 1.0
+    max_features: float | None = None
+    subsample: float | None = None
     random_state: Any = None
 
+    # The share of patients that a tree grows on where there are few.
+    largest_share: ClassVar[float] = 1.0
     ranges: ClassVar[dict[str, Range]] = {
         "n_blocks": NoneOr(WholeNumber(1)),
         "max_depth": NoneOr(WholeNumber(1)),
         "min_leaf": Number(above=0),
-        "max_features": _SHARE,
-        "subsample": _SHARE,
+        "max_features": NoneOr(_SHARE),
+        "subsample": NoneOr(_SHARE),
     }
 
     @abstractmethod
@@ -96,8 +101,8 @@ class HazardTreesEstimator(SurvivalEstimator):
         growth = Growth(
             max_depth=self.max_depth,
             min_leaf=self.min_leaf,
-            max_features=self.max_features,
-            subsample=self.subsample,
+            max_features=self.max_features or min(1.0, _ENOUGH_FEATURES / (X.shape[1] + 1)),
+            subsample=self.subsample or min(self.largest_share, _ENOUGH_PATIENTS / len(y)),
         )
         self.trees_, left_out, summary = self.grow(X, rows, growth, np.random.RandomState(seed))
         # Trees fit the patients that they have seen too well to be asked how many events were to be expected of them.

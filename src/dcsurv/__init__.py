@@ -68,9 +68,8 @@ __all__ = [
 
 _ROOM_OF = {
     **dict.fromkeys(("CalibratedEnsemble", "Recalibrated", "recalibrate"), "calibration"),
-    **dict.fromkeys(
-        ("BoostedHazards", "DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "HazardForest", "Kamran"), "models"
-    ),
+    **dict.fromkeys(("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "paper_settings"), "models"),
+    **dict.fromkeys(("BoostedHazards", "HazardForest"), "models"),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),

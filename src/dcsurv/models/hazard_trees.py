@@ -142,15 +142,13 @@ class HazardTreesEstimator(SurvivalEstimator):
 
     def get_state(self) -> tuple[Header, Arrays]:
         baseline = {f"baseline.{name}": array for name, array in self.baseline_.to_arrays().items()}
-        return {}, baseline | {f"trees.{name}": array for name, array in self.trees_.to_arrays().items()}
+        return {"columns": self.trees_.n_columns}, baseline | {
+            f"trees.{name}": array for name, array in self.trees_.to_arrays().items()
+        }
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
-        if self.preprocessor_ is None:
-            columns = self.n_features_in_
-        else:
-            columns = len(self.preprocessor_.feature_of_each_column())
         self.baseline_ = BlockHazard.from_arrays(_part(arrays, "baseline."))
-        self.trees_ = Trees.from_arrays(_part(arrays, "trees."), columns)
+        self.trees_ = Trees.from_arrays(_part(arrays, "trees."), int(header["columns"]))
 
 
 def _relative(log_relative: FloatArray) -> FloatArray:

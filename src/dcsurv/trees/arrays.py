@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from dcsurv.target import FloatArray, IntArray
 
-Int32Array: TypeAlias = npt.NDArray[np.int32]
-Float32Array: TypeAlias = npt.NDArray[np.float32]
+_Int32: TypeAlias = npt.NDArray[np.int32]
+_Float32: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Trees:
     """
 
     n_columns: int
-    start: Int32Array
-    feature: Int32Array
-    right: Int32Array
-    value: Float32Array
+    start: _Int32
+    feature: _Int32
+    right: _Int32
+    value: _Float32
 
     @classmethod
     def grown(cls, grown: Sequence[tuple[Any, FloatArray]], n_columns: int) -> Self:
@@ -129,7 +129,7 @@ class Trees:
         """Return the number of trees."""
         return len(self.start) - 1
 
-    def sums(self, X: Float32Array, n_blocks: int) -> FloatArray:
+    def sums(self, X: _Float32, n_blocks: int) -> FloatArray:
         """Add up leaves.
 
         Parameters
@@ -154,7 +154,7 @@ class Trees:
         return out
 
 
-def _nodes(tree: Any, leaf_value: FloatArray) -> tuple[Int32Array, Int32Array, FloatArray]:
+def _nodes(tree: Any, leaf_value: FloatArray) -> tuple[_Int32, _Int32, FloatArray]:
     """Return feature, right child and threshold or value of a tree's nodes, a left child right after its parent."""
     left, right, feature = tree.children_left, tree.children_right, tree.feature
     threshold = tree.threshold
@@ -173,7 +173,7 @@ def _nodes(tree: Any, leaf_value: FloatArray) -> tuple[Int32Array, Int32Array, F
     return np.where(inner, feature, -1), right, np.where(inner, down, leaf_value)
 
 
-def _depth_first(left: Int32Array, right: Int32Array) -> list[int]:
+def _depth_first(left: _Int32, right: _Int32) -> list[int]:
     """Return the nodes of a tree in the order of a walk that goes left first."""
     order, waiting = [], [0]
     while waiting:

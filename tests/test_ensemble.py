@@ -213,7 +213,6 @@ def test_other_members_weights_and_scoring(metabric: Any, tmp_path: Path) -> Non
     )
     numbers = cox.preprocessor_.transform(X)
     assert plain.fit(numbers, y).predict(numbers[:5]).shape == (5,)
-    assert isinstance(CalibratedEnsemble()._template(n_events=400), DCS)
 
 
 def test_parameters_of_the_default_members_can_be_set(metabric: Any) -> None:
@@ -256,8 +255,8 @@ def test_what_cannot_work_is_refused(metabric: Any, tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             CalibratedEnsemble(**settings).fit(X, y)
-    few = make_outcome(y["time"], np.arange(60) < 3)
-    with pytest.raises(ValueError, match="3 events"):
+    few = make_outcome(y["time"], np.arange(60) < 1)
+    with pytest.raises(ValueError, match="1 event among"):
         CalibratedEnsemble(estimator=CoxPH()).fit(X, few)
 
     class Special(CoxPH):

@@ -24,7 +24,20 @@ import dcsurv
 from dcsurv import SurvivalCurves, make_outcome, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.metrics import concordance_index_td, cumulative_dynamic_auc, ddc
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox, base, paper_settings
+from dcsurv.models import (
+    DCS,
+    DRSA,
+    BoostedHazards,
+    CoxPH,
+    CoxTime,
+    DeepSurv,
+    HazardForest,
+    Kamran,
+    SplineAFT,
+    SplineCox,
+    base,
+    paper_settings,
+)
 from dcsurv.models.baseline import MAX_NODES, thinned
 from dcsurv.models.coxtime import _Controls
 from dcsurv.networks import MLP, EncoderDecoder
@@ -41,10 +54,13 @@ MODELS = {
     "DRSA": DRSA(**GRID),
     "Kamran": Kamran(**GRID),
     "DCS": DCS(**GRID),
+    "BoostedHazards": BoostedHazards(max_rounds=30, random_state=0),
+    "HazardForest": HazardForest(n_trees=20, random_state=0),
 }
-NETWORKS = [name for name in MODELS if name not in ("CoxPH", "SplineCox", "SplineAFT")]
+RANDOM = [name for name in MODELS if name not in ("CoxPH", "SplineCox", "SplineAFT")]
+NETWORKS = [name for name in RANDOM if not name.startswith(("Boosted", "Hazard"))]
 every_model = pytest.mark.parametrize("name", MODELS)
-every_network = pytest.mark.parametrize("name", NETWORKS)
+with_chance = pytest.mark.parametrize("name", RANDOM)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +156,7 @@ def test_the_papers_rounded_grids_give_ascending_nodes(spacing: Any, metabric: A
 # --- reproducibility ------------------------------------------------------------------------------------------
 
 
-@every_network
+@with_chance
 def test_same_random_state_same_bits(name: str, fitted: dict[str, Any], metabric: Any) -> None:
     X, y = metabric
     torch.manual_seed(99)
@@ -304,6 +320,12 @@ def test_none_as_preprocessing_refuses_missing_values(flchain: Any) -> None:
         (SplineCox(penalty=0.0), "penalty is 0.0, but None or a number above 0"),
         (SplineCox(bend_penalty=-1), "bend_penalty"),
         (SplineCox(strength=0), "strength"),
+        (BoostedHazards(folds=1), "folds is 1, but a whole number of at least 2"),
+        (BoostedHazards(learning_rate=0), "learning_rate"),
+        (BoostedHazards(subsample=1.5), "subsample is 1.5, but None or a number above 0 and at most 1 is expected"),
+        (HazardForest(n_blocks=0), "n_blocks"),
+        (HazardForest(min_leaf=0), "min_leaf"),
+        (HazardForest(prior=0), "prior"),
     ],
 )
 def test_parameters_out_of_range_are_named(model: Any, message: str, metabric: Any) -> None:
@@ -463,10 +485,10 @@ def test_coxtime_controls_are_at_risk_in_the_same_part_and_follow_the_weights() 
         assert (counts[case][at_risk == 0] == 0).all()
 
 
-def test_sample_weight_moves_a_network_towards_the_heavy_patients(metabric: Any) -> None:
+def test_sample_weight_moves_a_model_towards_the_heavy_patients(metabric: Any) -> None:
     X, y = metabric
     early = y["time"][:800] < np.median(y["time"][:800])
-    for name in NETWORKS:
+    for name in RANDOM:
         model = clone(MODELS[name])
         light = model.fit(X[:800], y[:800], sample_weight=np.where(early, 1, 10)).predict(X[800:]).mean()
         heavy = clone(model).fit(X[:800], y[:800], sample_weight=np.where(early, 10, 1)).predict(X[800:]).mean()
@@ -569,7 +591,12 @@ def test_cox_curves_have_a_bounded_number_of_nodes() -> None:
     assert (len(kept), kept[0], kept[-1]) == (MAX_NODES, 0, n - 1)
     assert (np.diff(kept) > 0).all()
     full_time = np.sort(y["time"])
-    for model in (CoxPH(), DeepSurv(max_epochs=1, random_state=0), CoxTime(max_epochs=1, random_state=0)):
+    for model in (
+        CoxPH(),
+        BoostedHazards(max_rounds=1, random_state=0),
+        DeepSurv(max_epochs=1, random_state=0),
+        CoxTime(max_epochs=1, random_state=0),
+    ):
         curves = model.fit(X, y).predict_survival_function(X[:5])
         np.testing.assert_array_equal(curves.times, full_time[kept])
     # CoxTime's increments still count every event since the node before.

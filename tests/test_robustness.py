@@ -11,7 +11,17 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 import dcsurv
-from dcsurv import DCS, DRSA, CalibratedEnsemble, CoxPH, CoxTime, DeepSurv, Kamran
+from dcsurv import (
+    DCS,
+    DRSA,
+    BoostedHazards,
+    CalibratedEnsemble,
+    CoxPH,
+    CoxTime,
+    DeepSurv,
+    HazardForest,
+    Kamran,
+)
 from dcsurv.datasets import load_metabric
 from dcsurv.losses import ranking_kernel
 from dcsurv.persistence import ModelFileError
@@ -24,6 +34,8 @@ MODELS = [
     DRSA(n_nodes=8, decoder_size=8, **SMALL),
     Kamran(n_nodes=8, decoder_size=8, **SMALL),
     DCS(n_nodes=8, decoder_layers=0, **SMALL),
+    BoostedHazards(max_rounds=5, random_state=0),
+    HazardForest(n_trees=10, random_state=0),
 ]
 every_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 

@@ -8,7 +8,19 @@ import numpy as np
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dcsurv import make_outcome
-from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox
+from dcsurv.models import (
+    DCS,
+    DRSA,
+    BoostedHazards,
+    CoxPH,
+    CoxTime,
+    DeepSurv,
+    HazardForest,
+    Kamran,
+    SplineAFT,
+    SplineCox,
+)
+from dcsurv.models.hazard_trees import HazardTreesEstimator
 
 TINY = {"max_epochs": 3, "random_state": 0, "batch_size": 16}
 SMALL_GRID = {**TINY, "n_nodes": 5, "encoder_size": 4, "decoder_size": 4}
@@ -69,6 +81,14 @@ class CheckedDCS(Adapter, DCS):
     pass
 
 
+class CheckedBoostedHazards(Adapter, BoostedHazards):
+    pass
+
+
+class CheckedHazardForest(Adapter, HazardForest):
+    pass
+
+
 ESTIMATORS = [
     CheckedCoxPH(),
     CheckedSplineCox(),
@@ -78,6 +98,8 @@ ESTIMATORS = [
     CheckedDRSA(**SMALL_GRID),
     CheckedKamran(**SMALL_GRID),
     CheckedDCS(**SMALL_GRID),
+    CheckedBoostedHazards(max_rounds=5, random_state=0),
+    CheckedHazardForest(n_trees=5, random_state=0),
 ]
 
 
@@ -86,6 +108,11 @@ def inapplicable(estimator: Any) -> dict[str, str]:
         reason = (
             "scaling and the ridge penalty depend on the number of rows; test_models.py compares zero weights with "
             "removed rows without either"
+        )
+    elif isinstance(estimator, HazardTreesEstimator):
+        reason = (
+            "folds and draws of patients are drawn row by row, so that repeated rows are other draws; test_trees.py "
+            "compares weights with repeated rows where nothing is drawn"
         )
     else:
         reason = (

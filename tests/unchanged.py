@@ -40,6 +40,7 @@ def models() -> dict[str, Any]:
         "DCS, paper": dcsurv.DCS(**_GRID, convention="paper"),
         "CalibratedEnsemble": dcsurv.CalibratedEnsemble(
             estimator=dcsurv.calibration.default_member(n_nodes=30, max_epochs=3),
+            n_members=5,
             seeds_per_member=1,
             random_state=0,
             time_unit="days",

@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from dcsurv.follow_up import FollowUp, study_follow_up
     from dcsurv.grid import TimeGrid
     from dcsurv.kinds import ModelKind
-    from dcsurv.models import DCS, DRSA, CoxPH, CoxTime, DeepSurv, Kamran, SplineAFT, SplineCox, paper_settings
+    from dcsurv.models import (
+        DCS,
+        DRSA,
+        BoostedHazards,
+        CoxPH,
+        CoxTime,
+        DeepSurv,
+        HazardForest,
+        Kamran,
+        SplineAFT,
+        SplineCox,
+        paper_settings,
+    )
     from dcsurv.persistence import load
     from dcsurv.report import write_report
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
@@ -24,11 +36,13 @@ __version__ = "0.1.0"
 __all__ = [
     "DCS",
     "DRSA",
+    "BoostedHazards",
     "CalibratedEnsemble",
     "CoxPH",
     "CoxTime",
     "DeepSurv",
     "FollowUp",
+    "HazardForest",
     "Kamran",
     "ModelKind",
     "Recalibrated",
@@ -59,7 +73,20 @@ __all__ = [
 _ROOM_OF = {
     **dict.fromkeys(("CalibratedEnsemble", "Recalibrated", "recalibrate"), "calibration"),
     **dict.fromkeys(
-        ("DCS", "DRSA", "CoxPH", "CoxTime", "DeepSurv", "Kamran", "SplineAFT", "SplineCox", "paper_settings"), "models"
+        (
+            "DCS",
+            "DRSA",
+            "CoxPH",
+            "CoxTime",
+            "DeepSurv",
+            "Kamran",
+            "SplineAFT",
+            "SplineCox",
+            "BoostedHazards",
+            "HazardForest",
+            "paper_settings",
+        ),
+        "models",
     ),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),

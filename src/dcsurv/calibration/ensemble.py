@@ -38,6 +38,9 @@ from dcsurv.persistence import Arrays, Header, ModelFileError
 from dcsurv.search_space import Space, TuningError, prefixed
 from dcsurv.target import FloatArray, Outcome, fold_indices
 
+# A mean of several families is nearly calibrated, so that the identity counts for more than with networks alone.
+_CAUTION = 2.0
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class CalibratedEnsemble(SurvivalEstimator):
@@ -62,7 +65,7 @@ class CalibratedEnsemble(SurvivalEstimator):
     n_members : int or None, default None
         Number of folds, K, at least 2, and so of members of each family. None follows the events: 10 with fewer than
         400, otherwise 5.
-    seeds_per_member : int, default 3
+    seeds_per_member : int, default 2
         Networks, trained from different seeds, whose mean each member is. With one, weights and maps are fitted on
         curves of single networks, which are more extreme than the mean of all that they then correct. Models that are
         no networks are fitted once.
@@ -110,7 +113,7 @@ class CalibratedEnsemble(SurvivalEstimator):
     estimator: Any = None
     companions: Any = None
     n_members: int | None = None
-    seeds_per_member: int = 3
+    seeds_per_member: int = 2
     maps: Sequence[str] = ("horizon", "rank")
     n_jobs: int | None = 1
     random_state: Any = None
@@ -194,7 +197,8 @@ class CalibratedEnsemble(SurvivalEstimator):
         )
         mean = out_of_fold[0] if len(templates) == 1 else np.tensordot(shares, np.stack(out_of_fold), axes=1)
         curves = self._on_nodes(mean)
-        self.map_ = make_maps(self.maps).fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
+        unfitted = make_maps(self.maps, caution=_CAUTION if len(templates) > 1 else 1.0)
+        self.map_ = unfitted.fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
         return {
             "member": ", ".join(type(one).__name__ for one in templates),
             "folds": n_folds,

@@ -28,8 +28,8 @@ _SMALL_NETWORK = {"encoder_layers": 1, "encoder_size": 32}
 COMPANIONS: Final = ("spline-cox", "spline-aft", "boosted", "forest")
 # Those of them that learn from few events, too.
 _FRUGAL = ("spline-cox", "spline-aft")
-# What the weights are drawn to where the others count 1: smooth effects are the safest bet on a small cohort.
-_PRIOR = {"spline-cox": 2.0, "forest": 0.5}
+# What the weights are drawn to where the others count 1: a smooth model is the safest bet on a small cohort.
+_PRIOR = {"spline-aft": 3.0, "forest": 0.5}
 _NODES = 120
 
 

@@ -85,13 +85,15 @@ _KINDS: dict[str, type[RecalibrationMap]] = {
 _BY_NAME: dict[str, type[RankPreservingMap] | type[HorizonMap]] = {"rank": RankPreservingMap, "horizon": HorizonMap}
 
 
-def make_maps(names: Sequence[str]) -> MapSequence:
+def make_maps(names: Sequence[str], *, caution: float = 1.0) -> MapSequence:
     """Return the maps of these names, unfitted, as one.
 
     Parameters
     ----------
     names : sequence of str
         ``"horizon"`` and ``"rank"``, in the order in which they are applied.
+    caution : float, default 1.0
+        What the prior of each map is multiplied by: how much more the identity counts than usual.
 
     Returns
     -------
@@ -100,7 +102,8 @@ def make_maps(names: Sequence[str]) -> MapSequence:
     """
     if isinstance(names, str) or any(name not in _BY_NAME for name in names):
         raise ValueError(f"maps is {names!r}, but a sequence of names out of {sorted(_BY_NAME)} is expected.")
-    return MapSequence([_BY_NAME[name]() for name in names])
+    usual = (_BY_NAME[name]() for name in names)
+    return MapSequence([type(one)(prior=caution * one.prior) for one in usual])
 
 
 def map_from_state(state: dict[str, Any]) -> RecalibrationMap:

@@ -13,8 +13,9 @@ from dcsurv.target import FloatArray, IntArray, Outcome
 
 # Times at which the mean of the families is compared with what happened.
 _HORIZONS = 20
-# How many times the squared differences between weights and their prior count: weights found on few events are noise.
-_STRENGTH = 1.0
+# How much squared differences between weights and their prior count beside the squared errors of the patients: weights
+# found on few events are noise.
+_STRENGTH = 0.5
 # A family that counts less than this costs more than it brings.
 _LEAST = 0.02
 # How much a sum of weights other than one costs, in units of the score's own curvature.
@@ -34,7 +35,7 @@ def stacking_weights(
     Minimises, over patients whose state at a horizon is known, weighted by the inverse probability of being known,
 
     .. math:: \sum_i \frac{1}{m} \sum_{t} w_i(t) \left(1[T_i > t] - \sum_f a_f S_f(t | x_i)\right)^2
-        + \sum_f (a_f - p_f)^2
+        + \tfrac{1}{2} \sum_f (a_f - p_f)^2
 
     over m quantiles t of the event times: a quadratic programme. The prior p counts as much as the squared errors of a
     few patients, so that it decides where events are few and fades where they are many.

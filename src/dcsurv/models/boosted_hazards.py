@@ -3,95 +3,110 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dcsurv.kinds import ModelKind, register
 from dcsurv.models.base import Features
-from dcsurv.models.hazard_trees import FRACTION, HazardTreesEstimator
+from dcsurv.models.hazard_trees import GrownTrees, HazardTreesEstimator
 from dcsurv.models.ranges import Number, Range, WholeNumber
 from dcsurv.search_space import Float, Int
-from dcsurv.target import FloatArray
-from dcsurv.trees import BlockRows, Boosting, Growth, Trees, boosted
-from dcsurv.trees.growing import LARGEST_LOG
+from dcsurv.trees import BlockRows, Growth, boosted
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class BoostedHazards(HazardTreesEstimator):
-    """Boosted trees: h(t | x) = h0(t) exp(f(x, block of t)), f a sum of small trees.
+    """Boosted trees: h(t | x) = h0(t) exp(f(x, b(t))), f a sum of many small trees, b(t) the block of time.
+
+    Each tree is a Newton step on the censored likelihood. As many sums of trees as there are folds grow side by side,
+    each without one fold of the patients; they stop together, when those left out stop gaining, and their mean is f.
+    The baseline h0 is Breslow's, with every patient's hazard predicted by the trees that have not seen them.
 
     Parameters
     ----------
     learning_rate
         Share of each step that is made.
+    min_rounds
+        Rounds of boosting that are made in any case: with few events, those left out cannot tell whether one helps.
     max_rounds
         Most rounds of boosting.
     patience
         Boosting ends after this many rounds without a better likelihood of the patients left out.
     folds
-        Parts of the patients; each is left out by one of as many sums of trees, whose mean is the model.
-    max_depth
-        Most splits between root and leaf of a tree.
-    min_leaf
-        Fewest events to be expected in a leaf.
-    max_features
-        Share of the features that are tried at a split.
-    subsample
-        Share of the patients that each tree is grown on.
+        Parts of the patients, and sums of trees.
     ridge
-        Events that pull the value of a leaf towards no effect.
+        Expected events that pull the value of a leaf towards no effect.
+
+    Attributes
+    ----------
+    trees_ : Trees
+        The trees as arrays; their sum is f.
+    baseline_ : BlockHazard
+        The baseline, at every event time.
+
+    References
+    ----------
+    J. H. Friedman: Greedy function approximation: a gradient boosting machine. Annals of Statistics 29 (2001).
+
+    P. Geurts, D. Ernst and L. Wehenkel: Extremely randomized trees. Machine Learning 63 (2006).
+
+    Examples
+    --------
+    >>> from dcsurv import BoostedHazards
+    >>> from dcsurv.datasets import simulate
+    >>> cohort = simulate("independent", 300)
+    >>> model = BoostedHazards(max_rounds=20, random_state=0).fit(cohort.X[:200], cohort.y[:200])
+    >>> model.predict_survival_function(cohort.X[200:])(5.0).shape  # five-year survival of everybody
+    (100,)
     """
 
+    max_depth: int | None = 3
     learning_rate: float = 0.1
+    min_rounds: int = 15
     max_rounds: int = 150
     patience: int = 15
-    folds: int = 4
-    max_depth: int = 3
-    min_leaf: float = 5.0
-    max_features: float = 0.5
-    subsample: float = 0.7
-    ridge: float = 5.0
+    folds: int = 5
+    ridge: float = 2.0
 
     ranges: ClassVar[dict[str, Range]] = {
         **HazardTreesEstimator.ranges,
         "learning_rate": Number(above=0),
+        "min_rounds": WholeNumber(0),
         "max_rounds": WholeNumber(1),
         "patience": WholeNumber(1),
         "folds": WholeNumber(2),
-        "max_depth": WholeNumber(1),
-        "min_leaf": Number(least=0),
-        "max_features": FRACTION,
-        "subsample": FRACTION,
         "ridge": Number(least=0),
     }
 
-    def grow(
-        self, X: Features, rows: BlockRows, n_patients: int, rng: np.random.RandomState
-    ) -> tuple[Trees, FloatArray, dict[str, Any]]:
-        growth = Growth(max_depth=self.max_depth, min_leaf=self.min_leaf, max_features=self.max_features)
-        how = Boosting(
-            growth=growth,
+    def grow(self, X: Features, rows: BlockRows, growth: Growth, rng: np.random.RandomState) -> GrownTrees:
+        return boosted(
+            X,
+            rows,
+            growth,
+            rng,
             learning_rate=self.learning_rate,
+            min_rounds=self.min_rounds,
             max_rounds=self.max_rounds,
             patience=self.patience,
-            subsample=self.subsample,
-            ridge=self.ridge,
             folds=self.folds,
+            ridge=self.ridge,
         )
-        trees, log_relative, summary = boosted(X, rows, n_patients, how, rng)
-        return trees, np.exp(log_relative), summary
-
-    def relative_hazards(self, X: Features) -> FloatArray:
-        return np.exp(np.clip(self.trees_.sums(X, self.baseline_.blocks.n_blocks), -LARGEST_LOG, LARGEST_LOG))
 
 
 register(
     ModelKind(
         name="boosted",
         model=BoostedHazards,
-        meaning="boosted trees of a hazard that may change over time",
-        space={"learning_rate": Float(0.02, 0.3, log=True), "max_depth": Int(1, 6)},
+        meaning="boosted trees, hazards may change over time",
+        space={
+            "learning_rate": Float(0.02, 0.2, log=True),
+            "max_depth": Int(1, 6),
+            "min_leaf": Float(1.0, 30.0, log=True),
+            "max_features": Float(0.3, 1.0),
+            "subsample": Float(0.5, 1.0),
+            "ridge": Float(0.1, 30.0, log=True),
+        },
         quick={"max_rounds": 20},
         is_member=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -15,78 +15,145 @@ from dcsurv.models.network import as_random_state
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import FloatArray, Outcome
-from dcsurv.trees import BlockHazard, BlockRows, TimeBlocks, Trees
+from dcsurv.trees import LARGEST_LOG, BlockHazard, BlockRows, Growth, TimeBlocks, Trees
 
-# Without a number of blocks: one for so many events, up to a few.
+# Trees, whose sum is the log of the relative hazard; this of each row, by trees that have not seen the patient; a
+# summary of the training.
+GrownTrees: TypeAlias = tuple[Trees, FloatArray, dict[str, Any]]
+
+# Without a number of blocks there is one for so many events, up to a few.
 _EVENTS_PER_BLOCK = 30
-_MOST_BLOCKS = 8
+_MOST_BLOCKS = 5
+# A tree that is one of hundreds gains nothing from more, and takes longer.
+_ENOUGH_FEATURES = 10
+_ENOUGH_PATIENTS = 2000
+
+_SHARE = Number(above=0, most=1)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HazardTreesEstimator(SurvivalEstimator):
-    """Base of the models made of trees: h(t | x) = h0(t) r(x, block of t).
+    """Base of the models made of trees, h(t | x) = h0(t) r(x, b(t)) with the block b(t) that the time lies in.
 
     Parameters
     ----------
     n_blocks : int or None, default None
-        Blocks of time, cut at quantiles of the event times, in which the relative hazard may differ. None: one for
-        every 30 events, up to 8. With 1 hazards are proportional.
+        Blocks of time, cut at quantiles of the event times, in which the relative hazard may differ; curves have a node
+        at every event time nevertheless. None: one for every 30 events, up to 5. With 1, hazards are proportional.
+    max_depth : int or None, default None
+        Most splits between root and leaf of a tree; None: no limit.
+    min_leaf : float, default 3.0
+        Fewest events to be expected in a leaf.
+    max_features : float or None, default None
+        Share of the features that are tried at a split, each with one random threshold. None: about ten, or all.
+    subsample : float or None, default None
+        Share of the patients that each tree grows on. None: about 2,000 patients, or all.
     random_state : int, Generator, RandomState or None, default None
         Seed, generator or None. The same seed gives the same bits.
     """
 
     n_blocks: int | None = None
+    max_depth: int | None = None
+    min_leaf: float = 3.0
+    max_features: float | None = None
+    subsample: float | None = None
     random_state: Any = None
 
-    ranges: ClassVar[dict[str, Range]] = {"n_blocks": NoneOr(WholeNumber(1))}
+    # The share of patients that a tree grows on where there are few.
+    largest_share: ClassVar[float] = 1.0
+    ranges: ClassVar[dict[str, Range]] = {
+        "n_blocks": NoneOr(WholeNumber(1)),
+        "max_depth": NoneOr(WholeNumber(1)),
+        "min_leaf": Number(above=0),
+        "max_features": NoneOr(_SHARE),
+        "subsample": NoneOr(_SHARE),
+    }
 
     @abstractmethod
-    def grow(
-        self, X: Features, rows: BlockRows, n_patients: int, rng: np.random.RandomState
-    ) -> tuple[Trees, FloatArray, dict[str, Any]]:
-        """Return the trees, relative hazards of the rows for the baseline, and a summary."""
+    def grow(self, X: Features, rows: BlockRows, growth: Growth, rng: np.random.RandomState) -> GrownTrees:
+        """Grow the trees.
 
-    @abstractmethod
-    def relative_hazards(self, X: Features) -> FloatArray:
-        """Return the relative hazard of each patient in each block."""
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+        rows : BlockRows
+            The patients' rows.
+        growth : Growth
+            How each tree grows.
+        rng : RandomState
+            What chance is drawn from.
+
+        Returns
+        -------
+        trees : Trees
+            Their sum is the log of the relative hazard.
+        left_out : array of float
+            The log of the relative hazard of each row, by trees that have not seen the patient.
+        summary : dict
+            What there is to say of the training.
+        """
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
+        blocks = self._blocks(y, weight)
+        rows = blocks.rows(y, weight)
+        growth = Growth(
+            max_depth=self.max_depth,
+            min_leaf=self.min_leaf,
+            max_features=self.max_features or min(1.0, _ENOUGH_FEATURES / (X.shape[1] + 1)),
+            subsample=self.subsample or min(self.largest_share, _ENOUGH_PATIENTS / len(y)),
+        )
+        self.trees_, left_out, summary = self.grow(X, rows, growth, np.random.RandomState(seed))
+        # Trees fit the patients that they have seen too well to be asked how many events were to be expected of them.
+        self.baseline_ = BlockHazard.estimated(blocks, y, rows, _relative(left_out))
+        return {"seed": seed, "blocks": blocks.n_blocks, "trees": len(self.trees_), **summary}
+
+    def _blocks(self, y: Outcome, weight: FloatArray | None) -> TimeBlocks:
         mass = np.where(y["event"], 1.0 if weight is None else weight, 0.0)
         seen = mass > 0
-        times, where = np.unique(y["time"][seen], return_inverse=True)
+        times, at = np.unique(y["time"][seen], return_inverse=True)
         kept = thinned(len(times))
-        events = np.diff(np.cumsum(np.bincount(where, mass[seen]))[kept], prepend=0.0)
-        asked = self.n_blocks or min(max(int(seen.sum()) // _EVENTS_PER_BLOCK, 1), _MOST_BLOCKS)
-        blocks = TimeBlocks.cut(times[kept], events, asked)
-        rows = blocks.rows(y, weight)
-        self.trees_, relative, summary = self.grow(X, rows, len(y), np.random.RandomState(seed))
-        self.baseline_ = BlockHazard.estimated(blocks, y, weight, rows, relative)
-        return {"seed": seed, "blocks": blocks.n_blocks, "trees": len(self.trees_), **summary}
+        events = np.diff(np.cumsum(np.bincount(at, mass[seen]))[kept], prepend=0.0)
+        n_blocks = self.n_blocks or min(max(int(seen.sum()) // _EVENTS_PER_BLOCK, 1), _MOST_BLOCKS)
+        return TimeBlocks.cut(times[kept], events, n_blocks)
 
     @property
     def nodes(self) -> FloatArray:
         return self.baseline_.blocks.times
 
+    def relative_hazards(self, X: Features) -> FloatArray:
+        """Return the relative hazard of each patient in each block of time.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        array of shape (n, blocks)
+            What the baseline hazard is multiplied with.
+        """
+        return _relative(self.trees_.sums(X, self.baseline_.blocks.n_blocks))
+
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return self.baseline_.survival(self.relative_hazards(X))
 
     def get_state(self) -> tuple[Header, Arrays]:
-        blocks = self.baseline_.blocks
-        baseline: Arrays = {
-            "times": blocks.times,
-            "block": blocks.block.astype(np.int32),
-            "within": self.baseline_.within,
+        baseline = {f"baseline.{name}": array for name, array in self.baseline_.to_arrays().items()}
+        return {"columns": self.trees_.n_columns}, baseline | {
+            f"trees.{name}": array for name, array in self.trees_.to_arrays().items()
         }
-        trees: Arrays = {name: getattr(self.trees_, name) for name in ("start", "feature", "right", "value")}
-        arrays = {f"baseline.{name}": array for name, array in baseline.items()}
-        return {"columns": self.trees_.n_columns}, arrays | {f"trees.{name}": array for name, array in trees.items()}
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
-        block = arrays["baseline.block"].astype(np.int64)
-        self.baseline_ = BlockHazard(TimeBlocks(arrays["baseline.times"], block), arrays["baseline.within"])
-        names = ("start", "feature", "right", "value")
-        self.trees_ = Trees(int(header["columns"]), *(arrays[f"trees.{name}"] for name in names))
+        self.baseline_ = BlockHazard.from_arrays(_part(arrays, "baseline."))
+        self.trees_ = Trees.from_arrays(_part(arrays, "trees."), int(header["columns"]))
 
 
-FRACTION = Number(above=0, below=1 + 1e-9)
+def _relative(log_relative: FloatArray) -> FloatArray:
+    return np.exp(np.clip(log_relative, -LARGEST_LOG, LARGEST_LOG))
+
+
+def _part(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -42,20 +42,21 @@ class WholeNumber(Range):
 
 @dataclass(frozen=True)
 class Number(Range):
-    """A finite number of at least ``least``, or above ``above``, and below ``below``."""
+    """A finite number of at least ``least``, or above ``above``, and below ``below``, or of at most ``most``."""
 
     least: float = -math.inf
     above: float = -math.inf
     below: float = math.inf
+    most: float = math.inf
 
     def holds(self, value: Any) -> bool:
         """Whether a value is allowed."""
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             return False
-        return self.least <= float(value) and self.above < float(value) < self.below
+        return self.least <= float(value) <= self.most and self.above < float(value) < self.below
 
     def __str__(self) -> str:
-        limits = {"of at least": self.least, "above": self.above, "below": self.below}
+        limits = {"of at least": self.least, "above": self.above, "below": self.below, "at most": self.most}
         return "a number " + " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
 
 

@@ -2,6 +2,6 @@
 
 from dcsurv.trees.arrays import Trees
 from dcsurv.trees.blocks import BlockHazard, BlockRows, TimeBlocks
-from dcsurv.trees.growing import Boosting, Growth, bagged, boosted
+from dcsurv.trees.growing import LARGEST_LOG, Growth, boosted, forested
 
-__all__ = ["BlockHazard", "BlockRows", "Boosting", "Growth", "TimeBlocks", "Trees", "bagged", "boosted"]
+__all__ = ["LARGEST_LOG", "BlockHazard", "BlockRows", "Growth", "TimeBlocks", "Trees", "boosted", "forested"]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.target import FloatArray
+from dcsurv.target import FloatArray, IntArray
 
-Int32Array = npt.NDArray[np.int32]
-Float32Array = npt.NDArray[np.float32]
+_Int32: TypeAlias = npt.NDArray[np.int32]
+_Float32: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,23 @@ class Trees:
         Where a node sends features above its threshold, counted over all trees; those at or below go to the next node.
     value : array of float
         The threshold of a node, or the value of a leaf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.trees import Trees
+    >>> nodes = {"start": [0, 3], "feature": [0, -1, -1], "right": [2, 0, 0]}
+    >>> arrays = {name: np.array(one, dtype=np.int32) for name, one in nodes.items()}
+    >>> stump = Trees.from_arrays(arrays | {"value": np.array([50, 0.1, 0.3], dtype=np.float32)}, n_columns=1)
+    >>> stump.sums(np.array([[40], [60]], dtype=np.float32), n_blocks=1).round(3).tolist()
+    [[0.1], [0.3]]
     """
 
     n_columns: int
-    start: Int32Array
-    feature: Int32Array
-    right: Int32Array
-    value: Float32Array
+    start: _Int32
+    feature: _Int32
+    right: _Int32
+    value: _Float32
 
     @classmethod
     def grown(cls, grown: Sequence[tuple[Any, FloatArray]], n_columns: int) -> Self:
@@ -63,12 +73,64 @@ class Trees:
         right = np.where(feature >= 0, right + np.repeat(start[:-1], np.diff(start)), 0)
         return cls(n_columns, start, feature.astype(np.int32), right.astype(np.int32), value.astype(np.float32))
 
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_columns: int) -> Self:
+        """Take trees from a file.
+
+        Parameters
+        ----------
+        arrays : mapping
+            What :meth:`to_arrays` returned.
+        n_columns : int
+            How many columns the features have, without the block of time.
+
+        Returns
+        -------
+        Trees
+            The trees. Every way through them stays in its tree and ends.
+
+        Raises
+        ------
+        ValueError
+            The arrays are not those of trees.
+        """
+        expected = dict.fromkeys(("start", "feature", "right"), np.int32) | {"value": np.float32}
+        for name, kind in expected.items():
+            if arrays[name].dtype != kind or arrays[name].ndim != 1:
+                raise ValueError(f"the trees' {name} is not a list of numbers of the type {np.dtype(kind)}.")
+        trees = cls(n_columns, **{name: arrays[name] for name in expected})
+        start, feature, n_nodes = trees.start, trees.feature, len(trees.feature)
+        sizes: IntArray = np.diff(start.astype(np.int64)).astype(np.int64)
+        if len(trees.right) != n_nodes or len(trees.value) != n_nodes:
+            raise ValueError("the trees' lists of features, children and values are not of the same length.")
+        if len(start) == 0 or start[0] != 0 or start[-1] != n_nodes or (sizes < 1).any():
+            raise ValueError("the trees' first nodes do not divide their nodes into trees.")
+        if not ((feature >= -1) & (feature <= n_columns)).all():
+            raise ValueError(f"the trees ask for a feature that is not among the {n_columns} that there are, or time.")
+        if not np.isfinite(trees.value).all():
+            raise ValueError("the trees' thresholds and values are not all finite.")
+        inner = np.flatnonzero(feature >= 0)
+        right, end = trees.right[inner], np.repeat(start[1:], sizes)[inner]
+        if not ((right > inner + 1) & (right < end)).all():
+            raise ValueError("the children of a node do not come after it in the same tree.")
+        return trees
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the trees for a file.
+
+        Returns
+        -------
+        dict
+            Arrays by name.
+        """
+        return {"start": self.start, "feature": self.feature, "right": self.right, "value": self.value}
+
     def __len__(self) -> int:
         """Return the number of trees."""
         return len(self.start) - 1
 
-    def sums(self, X: Float32Array, n_blocks: int) -> FloatArray:
-        """Return, for every patient and block of time, the sum of the leaves that they reach, (n, blocks).
+    def sums(self, X: _Float32, n_blocks: int) -> FloatArray:
+        """Add up leaves.
 
         Parameters
         ----------
@@ -76,6 +138,11 @@ class Trees:
             Prepared features, (n, columns).
         n_blocks : int
             How many blocks of time there are.
+
+        Returns
+        -------
+        array of float
+            For every patient and block of time the sum of the leaves that they reach, (n, blocks).
         """
         from dcsurv.trees._kernels import add_leaves
 
@@ -87,14 +154,31 @@ class Trees:
         return out
 
 
-def _nodes(tree: Any, leaf_value: FloatArray) -> tuple[Any, Any, FloatArray]:
+def _nodes(tree: Any, leaf_value: FloatArray) -> tuple[_Int32, _Int32, FloatArray]:
     """Return feature, right child and threshold or value of a tree's nodes, a left child right after its parent."""
-    left, right = tree.children_left, tree.children_right
+    left, right, feature = tree.children_left, tree.children_right, tree.feature
+    threshold = tree.threshold
     inner = left >= 0
-    if not (left[inner] == np.flatnonzero(inner) + 1).all():
-        raise ValueError("the nodes of a tree are not in the order in which it was grown depth first.")
-    threshold = np.where(inner, tree.threshold, 0.0)
+    if not (left[inner] == np.flatnonzero(inner) + 1).all():  # not grown depth first, left before right
+        order = _depth_first(left, right)
+        place = np.argsort(order)
+        left, right, feature, threshold, leaf_value = (
+            one[order] for one in (left, place[right], feature, threshold, leaf_value)
+        )
+        inner = left >= 0
+    threshold = np.where(inner, threshold, 0.0)
     # A number of single precision is at most a threshold if and only if it is at most the next such number below.
     rounded = threshold.astype(np.float32)
     down = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    return np.where(inner, tree.feature, -1), right, np.where(inner, down, leaf_value)
+    return np.where(inner, feature, -1), right, np.where(inner, down, leaf_value)
+
+
+def _depth_first(left: _Int32, right: _Int32) -> list[int]:
+    """Return the nodes of a tree in the order of a walk that goes left first."""
+    order, waiting = [], [0]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        if left[node] >= 0:
+            waiting += [int(right[node]), int(left[node])]
+    return order

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,16 @@ class BlockRows:
         1 if the patient had the event in this block, 0 otherwise.
     weight : array of float
         Of the patient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv import make_outcome
+    >>> from dcsurv.trees import TimeBlocks
+    >>> y = make_outcome(time=[1, 2, 3, 4], event=[1, 1, 0, 1])
+    >>> rows = TimeBlocks.cut(np.array([1.0, 2.0, 4.0]), np.ones(3), n_blocks=2).rows(y, None)
+    >>> rows.patient.tolist(), rows.block.tolist()
+    ([0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 0, 1, 0, 1])
     """
 
     patient: IntArray
@@ -41,7 +52,18 @@ class BlockRows:
         return len(self.patient)
 
     def features(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the features of the rows, with the block as the last column."""
+        """Return the features of the rows.
+
+        Parameters
+        ----------
+        X : array of float
+            Prepared features of the patients.
+
+        Returns
+        -------
+        array of float
+            Those of each row's patient, and the block as the last column.
+        """
         out = np.empty((len(self), X.shape[1] + 1), dtype=np.float32)
         out[:, :-1] = X[self.patient]
         out[:, -1] = self.block
@@ -58,6 +80,14 @@ class TimeBlocks:
         The times at which curves have a node, ascending.
     block : array of int
         The block of each of them, ascending from 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.trees import TimeBlocks
+    >>> blocks = TimeBlocks.cut(np.array([1.0, 2.0, 4.0, 9.0]), np.ones(4), n_blocks=2)
+    >>> blocks.ends
+    array([2., 9.])
     """
 
     times: FloatArray
@@ -75,6 +105,11 @@ class TimeBlocks:
             The events, or their weight, at each of them and since the one before.
         n_blocks : int
             How many blocks there should be; ties may leave fewer.
+
+        Returns
+        -------
+        TimeBlocks
+            The blocks.
         """
         middle = (np.cumsum(events) - 0.5 * events) / events.sum()
         asked = np.minimum((n_blocks * middle).astype(np.int64), n_blocks - 1)
@@ -88,7 +123,12 @@ class TimeBlocks:
     @property
     def ends(self) -> FloatArray:
         """The last time of each block."""
-        return self.times[np.append(np.flatnonzero(np.diff(self.block)), len(self.block) - 1)]
+        return self.times[self._last]
+
+    @property
+    def _last(self) -> IntArray:
+        """The last node of each block."""
+        return np.append(np.flatnonzero(np.diff(self.block)), len(self.block) - 1)
 
     def rows(self, y: Outcome, weight: FloatArray | None) -> BlockRows:
         """Split patients into rows, with the exposure to the hazard of the whole cohort.
@@ -99,6 +139,11 @@ class TimeBlocks:
             Outcomes.
         weight : array or None
             One weight per patient.
+
+        Returns
+        -------
+        BlockRows
+            The rows, of patients whose weight is not 0.
         """
         mass = np.ones(len(y)) if weight is None else weight
         time = np.ascontiguousarray(y["time"])
@@ -122,15 +167,22 @@ class BlockHazard:
         Nodes and blocks.
     within : array of float
         The baseline cumulative hazard at each node since the beginning of its block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.trees import BlockHazard, TimeBlocks
+    >>> blocks = TimeBlocks.cut(np.array([1.0, 2.0, 4.0, 9.0]), np.ones(4), n_blocks=2)
+    >>> baseline = BlockHazard(blocks, np.array([0.1, 0.2, 0.1, 0.3]))
+    >>> -np.log(baseline.survival(np.array([[1.0, 2.0]]))).round(3)  # twice the hazard in the second block
+    array([[0.1, 0.2, 0.4, 0.8]])
     """
 
     blocks: TimeBlocks
     within: FloatArray
 
     @classmethod
-    def estimated(
-        cls, blocks: TimeBlocks, y: Outcome, weight: FloatArray | None, rows: BlockRows, relative: FloatArray
-    ) -> Self:
+    def estimated(cls, blocks: TimeBlocks, y: Outcome, rows: BlockRows, relative: FloatArray) -> Self:
         """Estimate it as Breslow does: events at a time by the relative hazards of those at risk then.
 
         Parameters
@@ -139,38 +191,83 @@ class BlockHazard:
             Nodes and blocks.
         y : structured array
             Outcomes.
-        weight : array or None
-            One weight per patient.
         rows : BlockRows
             The patients' rows.
         relative : array of float
             The relative hazard of each row.
+
+        Returns
+        -------
+        BlockHazard
+            The baseline.
         """
-        mass = np.ones(len(y)) if weight is None else weight
-        time = np.ascontiguousarray(y["time"])
         within = np.empty(len(blocks.times))
-        begin = -np.inf
-        for block, end in enumerate(blocks.ends):
+        for block in range(blocks.n_blocks):
             here = rows.block == block
-            who = rows.patient[here]
-            event = y["event"][who] & (time[who] > begin) & (time[who] <= end)
-            hazard = StepFunction(*breslow(time[who], event, relative[here], mass[who]), initial=0.0)
+            time = np.ascontiguousarray(y["time"][rows.patient[here]])
+            times, hazard = breslow(time, rows.event[here] > 0, relative[here], rows.weight[here])
             nodes = blocks.block == block
-            within[nodes] = hazard(blocks.times[nodes])
-            begin = end
+            within[nodes] = StepFunction(times, hazard, initial=0.0)(blocks.times[nodes])
         return cls(blocks, within)
 
     def survival(self, relative: FloatArray) -> FloatArray:
-        """Return S at the nodes.
+        """Return survival curves.
 
         Parameters
         ----------
         relative : array of float
             Relative hazards of patients in each block, (n, blocks).
+
+        Returns
+        -------
+        array of float
+            S at the nodes, (n, nodes).
         """
         block = self.blocks.block
-        last = np.append(np.flatnonzero(np.diff(block)), len(block) - 1)
-        before = np.cumsum(relative * self.within[last], axis=1)
-        before = np.concatenate([np.zeros((len(relative), 1)), before[:, :-1]], axis=1)
+        through = np.cumsum(relative * self.within[self.blocks._last], axis=1)
+        before = np.concatenate([np.zeros((len(relative), 1)), through[:, :-1]], axis=1)
         out: FloatArray = np.exp(-(before[:, block] + relative[:, block] * self.within))
         return out
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Take a baseline from a file.
+
+        Parameters
+        ----------
+        arrays : mapping
+            What :meth:`to_arrays` returned.
+
+        Returns
+        -------
+        BlockHazard
+            The baseline.
+
+        Raises
+        ------
+        ValueError
+            The arrays are not those of a baseline.
+        """
+        times, within = (np.asarray(arrays[name], dtype=np.float64) for name in ("times", "within"))
+        block = arrays["block"].astype(np.int64)
+        if not times.ndim == within.ndim == block.ndim == 1 or not 0 < len(times) == len(within) == len(block):
+            raise ValueError("the baseline's times, blocks and hazards are not lists of the same length.")
+        if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
+            raise ValueError("the baseline's times are not ascending.")
+        steps = np.diff(block)
+        if block[0] != 0 or not np.isin(steps, (0, 1)).all():
+            raise ValueError("the baseline's blocks do not follow each other.")
+        rises = np.where(np.append(1, steps) == 0, np.diff(within, prepend=0.0), within)
+        if not (np.isfinite(within).all() and (rises >= 0).all()):
+            raise ValueError("the baseline's cumulative hazard does not rise from 0 within its blocks.")
+        return cls(TimeBlocks(times, block), within)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the baseline for a file.
+
+        Returns
+        -------
+        dict
+            Arrays by name.
+        """
+        return {"times": self.blocks.times, "block": self.blocks.block.astype(np.int32), "within": self.within}

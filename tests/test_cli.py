@@ -458,7 +458,7 @@ def test_demo_writes_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("fit", "patients.csv", *OUTCOME, "--model", "forest", "-o", "m"), "--model is 'forest'"),
+        (("fit", "patients.csv", *OUTCOME, "--model", "jungle", "-o", "m"), "--model is 'jungle'"),
         (("fit", "patients.csv", *OUTCOME, "--set", "depth=3", "-o", "m"), "'depth', which DCS does not have"),
         (("fit", "patients.csv", *OUTCOME, "--set", "depth", "-o", "m"), "NAME=VALUE"),
         (("fit", "patients.csv", *OUTCOME, "--model", "dcs", "--set", "max_epochs=0", "-o", "m"), "max_epochs is 0"),

@@ -16,6 +16,7 @@ from dcsurv.calibration.families import (
     common_nodes,
     default_member,
     folds_for,
+    mapped,
     name_of,
     names_of,
     priors_of,
@@ -40,16 +41,19 @@ from dcsurv.target import FloatArray, Outcome, fold_indices
 
 # A mean of several families is nearly calibrated, so that the identity counts for more than with networks alone.
 _CAUTION = 2.0
+# Each family is mapped before, which matters on large cohorts only: on small ones it would fit the noise five times.
+_FAMILY_CAUTION = 4.0
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class CalibratedEnsemble(SurvivalEstimator):
     r"""Weighted mean of families of models trained on folds, recalibrated on the folds that were left out.
 
-    .. math:: S(t | x) = M\left(\sum_f a_f \frac{1}{K} \sum_k S_{fk}(t | x),\ t\right)
+    .. math:: S(t | x) = M\left(\sum_f a_f M_f\left(\frac{1}{K} \sum_k S_{fk}(t | x),\ t\right), t\right)
 
-    Member k of family f is trained without fold k and predicts it; these out-of-fold curves, and nothing else, give the
-    weights a (non-negative, summing to one, by the censoring-weighted Brier score) and then fit the maps M.
+    Member k of family f is trained without fold k and predicts it; these out-of-fold curves, and nothing else, fit a
+    cautious map of each family, give the weights a (non-negative, summing to one, by the censoring-weighted Brier
+    score) and then fit the maps M of the whole. One family alone has no map of its own.
 
     Parameters
     ----------
@@ -184,27 +188,38 @@ class CalibratedEnsemble(SurvivalEstimator):
             out_of_fold[f][left_out] += curves.evaluate(nodes)
         for f, n in enumerate(n_seeds):
             out_of_fold[f] /= n
-        groups = self.follow_up_.groups if self.follow_up_ is not None and self.follow_up_.depends else None
+        several = len(templates) > 1
+        own_maps = [make_maps(()) for _ in templates]
         shares = np.ones(1)
-        if len(templates) > 1:
+        if several:
+            own_maps = [self._own_map(y, nodes, values, weight) for values in out_of_fold]
+            out_of_fold = [mapped(one, values, nodes) for one, values in zip(own_maps, out_of_fold, strict=True)]
+            groups = self.follow_up_.groups if self.follow_up_ is not None and self.follow_up_.depends else None
             shares = stacking_weights(y, nodes, out_of_fold, priors_of(templates), weight, groups)
         self._adopt(
             [
-                Family(name, own if share > 0 else [], n_folds, float(share))
-                for name, own, share in zip(names_of(templates), members, shares, strict=True)
+                Family(name, own if share > 0 else [], n_folds, float(share), one)
+                for name, own, share, one in zip(names_of(templates), members, shares, own_maps, strict=True)
             ],
             nodes,
         )
-        mean = out_of_fold[0] if len(templates) == 1 else np.tensordot(shares, np.stack(out_of_fold), axes=1)
-        curves = self._on_nodes(mean)
-        unfitted = make_maps(self.maps, caution=_CAUTION if len(templates) > 1 else 1.0)
-        self.map_ = unfitted.fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
+        mean = np.add.reduce([share * values for share, values in zip(shares, out_of_fold, strict=True)])
+        self.map_ = make_maps(self.maps, caution=_CAUTION if several else 1.0).fit(
+            y, self._on_nodes(mean), weight, censoring=self.follow_up_ or "marginal"
+        )
         return {
             "member": ", ".join(type(one).__name__ for one in templates),
             "folds": n_folds,
             "remarks": remarks,
             "members": [member.training_summary_ for member in self.members_],
         }
+
+    def _own_map(self, y: Outcome, nodes: FloatArray, survival: FloatArray, weight: FloatArray | None) -> MapSequence:
+        """Return the map of one family: a family must not lose its weight for what a map can mend."""
+        names = [name for name in self.maps if name == "horizon"]
+        curves = SurvivalCurves(nodes, survival, interpolation="linear")
+        maps = make_maps(names, caution=_FAMILY_CAUTION)
+        return maps.fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
 
     def _adopt(self, families: list[Family], nodes: FloatArray) -> None:
         """Take fitted families and the nodes of their mean."""
@@ -330,7 +345,13 @@ class CalibratedEnsemble(SurvivalEstimator):
             "interpolation": self.interpolation_,
         }
         families = [
-            {"name": own.name, "members": len(own.members), "folds": own.n_folds, "weight": own.weight}
+            {
+                "name": own.name,
+                "members": len(own.members),
+                "folds": own.n_folds,
+                "weight": own.weight,
+                "map": own.map.get_state(),
+            }
             for own in self.families_
         ]
         state = {"conventions": conventions, "members": members, "families": families, "map": self.map_.get_state()}
@@ -370,26 +391,31 @@ class CalibratedEnsemble(SurvivalEstimator):
         self._adopt(_families_of(header, members), nodes)
         if len(self.families_) == 1 and not np.array_equal(nodes, _union_of_nodes(members)):
             raise ValueError("the nodes of the ensemble are not those of its members.")
-        restored = map_from_state(header["map"])
-        if not isinstance(restored, MapSequence):
-            raise ValueError("the map of an ensemble must be a sequence.")
-        self.map_ = restored
+        self.map_ = _sequence(header["map"])
 
 
 def _families_of(header: Header, members: list[SurvivalEstimator]) -> list[Family]:
     """Return the families of a file; a file before there were families has one."""
     described = header.get("families")
     if described is None:
-        described = [{"name": name_of(members[0]), "members": len(members), "folds": len(members), "weight": 1.0}]
+        whole = {"members": len(members), "folds": len(members), "weight": 1.0, "map": make_maps(()).get_state()}
+        described = [{"name": name_of(members[0]), **whole}]
     families, left = [], list(members)
     for one in described:
         own, left = left[: one["members"]], left[one["members"] :]
-        families.append(Family(str(one["name"]), own, int(one["folds"]), float(one["weight"])))
+        families.append(Family(str(one["name"]), own, int(one["folds"]), float(one["weight"]), _sequence(one["map"])))
     sizes = all(own.n_folds > 1 and len(own.members) % own.n_folds == 0 for own in families)
     counted = all(own.weight >= 0 and (own.weight == 0) == (not own.members) for own in families)
     if left or not sizes or not counted or not np.isclose(sum(own.weight for own in families), 1.0):
         raise ValueError("the families of the ensemble are not those of its members.")
     return families
+
+
+def _sequence(state: Header) -> MapSequence:
+    restored = map_from_state(state)
+    if not isinstance(restored, MapSequence):
+        raise ValueError("the map of an ensemble must be a sequence.")
+    return restored
 
 
 def _union_of_nodes(members: Sequence[SurvivalEstimator]) -> FloatArray:

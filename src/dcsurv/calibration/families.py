@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from sklearn.base import clone
 
+from dcsurv.calibration.maps import MapSequence
 from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import kind_of, kinds, make_model
 from dcsurv.messages import plural
@@ -75,12 +76,15 @@ class Family:
         How many folds.
     weight : float
         Share of the family in the mean; those of all families sum to one.
+    map : MapSequence
+        What its own curves pass through before they are averaged with others.
     """
 
     name: str
     members: list[SurvivalEstimator]
     n_folds: int
     weight: float
+    map: MapSequence
 
     @property
     def meaning(self) -> str:
@@ -94,14 +98,22 @@ class Family:
         return len(self.members) // self.n_folds
 
     def survival(self, X: Features, nodes: FloatArray, fold: int | None = None) -> FloatArray:
-        """Return the mean of the members, or of those of one fold, (n, T)."""
+        """Return the mean of the members, or of those of one fold, mapped, (n, T)."""
         n = self.n_seeds
         members = self.members if fold is None else self.members[fold * n : (fold + 1) * n]
         total = np.zeros((len(X), len(nodes)))
         for member in members:
             total += member.curves_of(X).evaluate(nodes)
         total /= len(members)
-        return total
+        return mapped(self.map, total, nodes)
+
+
+def mapped(one: MapSequence, survival: FloatArray, nodes: FloatArray) -> FloatArray:
+    """Return survival at nodes, (n, T), after a map; what would rise is held."""
+    if not one.maps:
+        return survival
+    out: FloatArray = np.minimum.accumulate(one(survival, nodes), axis=1)
+    return out
 
 
 def folds_for(n_events: int) -> int:

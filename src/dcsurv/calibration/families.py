@@ -27,6 +27,8 @@ _FEW = 400
 _SMALL_NETWORK = {"encoder_layers": 1, "encoder_size": 32}
 # The families beside the networks by default.
 COMPANIONS: Final = ("spline-cox", "spline-aft", "boosted", "forest")
+# Trees of which those of all folds are averaged need not be as many as those of a model that stands alone.
+_IN_ENSEMBLES: Final = {"boosted": {"folds": 3}, "forest": {"n_trees": 50}}
 # Those of them that learn from few events, too.
 _FRUGAL = ("spline-cox", "spline-aft")
 # What the weights are drawn to where the others count 1: a smooth model is the safest bet on a small cohort.
@@ -103,7 +105,7 @@ class Family:
         members = self.members if fold is None else self.members[fold * n : (fold + 1) * n]
         total = np.zeros((len(X), len(nodes)))
         for member in members:
-            total += member.curves_of(X).evaluate(nodes)
+            total += member.survival_at(X, nodes)
         total /= len(members)
         return mapped(self.map, total, nodes)
 
@@ -173,8 +175,13 @@ def templates_for(estimator: Any, companions: Any, n_events: int) -> tuple[list[
     network = estimator
     if estimator is None:
         network = default_member(**(_SMALL_NETWORK if n_events < _FEW else {}))
-    models = [network, *(make_model(one) if isinstance(one, str) else one for one in names)]
+    models = [network, *(_companion(one) if isinstance(one, str) else one for one in names)]
     return [_ready(one, n_events) for one in models], []
+
+
+def _companion(name: str) -> SurvivalEstimator:
+    model: SurvivalEstimator = make_model(name)
+    return model.set_params(**_IN_ENSEMBLES.get(name, {}))
 
 
 def _ready(model: SurvivalEstimator, n_events: int) -> SurvivalEstimator:

@@ -233,6 +233,25 @@ class SurvivalEstimator(SurvivalModel):
         }
         self.fitted_parameters_ = self._parameter_texts()
 
+    def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
+        """Return S at any times for a chunk of patients, as an ensemble asks for it.
+
+        A model that can do so without the curves at all of its nodes overrides this.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+        times : array of shape (T,)
+            Ascending times.
+
+        Returns
+        -------
+        array of shape (n, T)
+            Survival.
+        """
+        return self.curves_of(X).evaluate(times)
+
     def curve_parts(self, prepared: Features) -> CurveParts:
         """Return what the curves of a chunk of patients are made of."""
         return CurveParts(self.nodes, self.survival_at_nodes(prepared), self.interpolation)

@@ -140,6 +140,9 @@ class HazardTreesEstimator(SurvivalEstimator):
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return self.baseline_.survival(self.relative_hazards(X))
 
+    def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
+        return self.baseline_.survival(self.relative_hazards(X), times)
+
     def get_state(self) -> tuple[Header, Arrays]:
         baseline = {f"baseline.{name}": array for name, array in self.baseline_.to_arrays().items()}
         return {"columns": self.trees_.n_columns}, baseline | {

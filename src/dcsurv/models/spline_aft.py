@@ -174,6 +174,9 @@ class SplineAFT(AdditiveEstimator):
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return self._survival(self._location(X), self.times_)
 
+    def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
+        return self._survival(self._location(X), np.minimum(times, self.times_[-1]))
+
     def get_state(self) -> tuple[Header, Arrays]:
         names = ("distribution_", "sigma_", "intercept_", "unit_")
         clock = {f"clock.{name}": array for name, array in to_arrays(self.clock_).items()}

@@ -13,7 +13,7 @@ from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
 from dcsurv.models.partial_likelihood import PartialLikelihood
 from dcsurv.models.penalised import fit_penalised
-from dcsurv.nonparametric import breslow
+from dcsurv.nonparametric import StepFunction, breslow
 from dcsurv.persistence import Arrays, Header
 from dcsurv.search_space import Choice, Float
 from dcsurv.target import FloatArray, Outcome
@@ -86,6 +86,10 @@ class SplineCox(AdditiveEstimator):
 
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return proportional_survival(self.cumulative_hazard_, self._log_risk(X))
+
+    def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
+        hazard = StepFunction(self.times_, self.cumulative_hazard_, initial=0.0)(times)
+        return proportional_survival(hazard, self._log_risk(X))
 
     def get_state(self) -> tuple[Header, Arrays]:
         return {}, self.effects_to_arrays() | {"times_": self.times_, "cumulative_hazard_": self.cumulative_hazard_}

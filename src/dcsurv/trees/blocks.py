@@ -210,23 +210,28 @@ class BlockHazard:
             within[nodes] = StepFunction(times, hazard, initial=0.0)(blocks.times[nodes])
         return cls(blocks, within)
 
-    def survival(self, relative: FloatArray) -> FloatArray:
+    def survival(self, relative: FloatArray, times: FloatArray | None = None) -> FloatArray:
         """Return survival curves.
 
         Parameters
         ----------
         relative : array of float
             Relative hazards of patients in each block, (n, blocks).
+        times : array of float or None, default None
+            Ascending times; None: the nodes.
 
         Returns
         -------
         array of float
-            S at the nodes, (n, nodes).
+            S at these times, (n, times).
         """
-        block = self.blocks.block
+        block, within = self.blocks.block, self.within
+        if times is not None:
+            node = np.searchsorted(self.blocks.times, times, side="right") - 1
+            block, within = block[np.maximum(node, 0)], np.where(node < 0, 0.0, within[np.maximum(node, 0)])
         through = np.cumsum(relative * self.within[self.blocks._last], axis=1)
         before = np.concatenate([np.zeros((len(relative), 1)), through[:, :-1]], axis=1)
-        out: FloatArray = np.exp(-(before[:, block] + relative[:, block] * self.within))
+        out: FloatArray = np.exp(-(before[:, block] + relative[:, block] * within))
         return out
 
     @classmethod

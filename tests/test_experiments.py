@@ -22,6 +22,7 @@ from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differe
 from dcsurv.experiments import cluster as cluster_module
 from dcsurv.experiments.runner import execute
 from dcsurv.experiments.store import ResultStore, compact
+from dcsurv.experiments.tables import over_splits
 from dcsurv.metrics import evaluate
 from dcsurv.persistence import write_atomically
 from dcsurv.preprocessing import Preprocessor
@@ -104,6 +105,8 @@ def test_ablations_differ_from_dcs_quant_in_one_setting():
         (Plan(splits=[0, 0]), "some splits twice"),
         (Plan(splits=[-1]), "splits holds -1"),
         (Plan(n_bootstrap=1), "at least 2 resamples"),
+        (Plan(fewer_splits={"nobody": 5}), "fewer_splits gives 'nobody' 5 splits"),
+        (Plan(fewer_splits={"CoxPH": 0}), "fewer_splits gives 'CoxPH' 0 splits"),
         (Plan(changes={"max_epoch": 2}), r"changes names \['max_epoch'\]"),
         (Plan(models={"a": CoxPH}), "an estimator object with fit"),
         (Plan(models={1: CoxPH()}), "a model goes by a name"),
@@ -465,6 +468,44 @@ def test_summary_and_differences_are_over_splits(results):
     other = both.assign(split_sha256=np.arange(len(both)).astype(str))
     with pytest.raises(ValueError, match="cannot be paired"):
         differences(other, "CoxPH")
+
+
+def test_a_row_with_fewer_splits_is_compared_on_those_that_it_has(results):
+    rows = results[1].rows
+    fewer = rows.iloc[1:].assign(model="fewer", **{"C-td": rows["C-td"].iloc[1:] + np.array([0.01, 0.03])})
+    fewer["IBS"] = [np.nan, 0.2]
+    both = pd.concat([rows, fewer])
+    table = summary(both).set_index("model")
+    assert table.loc["fewer", ["runs", "C-td runs", "IBS runs"]].tolist() == [2, 2, 1]
+    assert table.loc["fewer", "IBS mean"] == 0.2
+    gap = differences(both, "CoxPH", ["C-td", "IBS"]).set_index("metric")
+    assert gap["splits"].tolist() == [2, 1]
+    assert gap.loc["C-td", "difference"] == pytest.approx(0.02)
+    assert gap.loc["C-td", "keys"].split(";") == [*rows["key"].iloc[1:], *rows["key"].iloc[1:]]
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ({("support", "CoxPH"): 5, ("support", "DRSA"): 5}, "over 5 stratified 80/20 splits"),
+        (
+            {("support", "CoxPH"): 20, ("support", "DRSA"): 5, ("support", "Kamran"): 5},
+            "over 20 stratified 80/20 splits (the paper's networks over 5)",
+        ),
+        (
+            {("support", "CoxPH"): 20, ("support", "DRSA"): 5, ("support", "Kamran"): 4, ("metabric", "DRSA"): 20},
+            "over 20 stratified 80/20 splits (DRSA on SUPPORT over 5; Kamran over 4)",
+        ),
+    ],
+)
+def test_captions_say_over_how_many_splits(runs, words):
+    assert over_splits(runs) == words
+
+
+def test_rows_are_found_by_what_their_classes_were_called():
+    """Rows that take hours were named when the preprocessor was in another module."""
+    settings = Plan(["flchain"], ["CoxPH"]).tasks()[0].settings
+    assert settings["preprocess"] == "dcsurv.preprocessing.Preprocessor{'ordinal': ['sex']}"
 
 
 def test_printed_figures_stand_beside_ours(results):

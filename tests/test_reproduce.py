@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from dcsurv.experiments import reproduce as reproducing
+from dcsurv.experiments.peers import PEERS
+from dcsurv.experiments.plan import CALIBRATED, PAPER_NETWORKS
 from test_cli import run
 
 
@@ -78,6 +82,50 @@ def test_the_repeated_protocol_gives_paired_differences(tmp_path):
     assert not (folder / "tables" / "difference-C-td.csv").exists(), "tables are those of the last call"
 
 
+def test_tables_are_made_of_the_rows_that_are_there(tmp_path):
+    """Rows with fewer splits than others, and without their curves, as they are committed."""
+    words = ["reproduce", "--protocol", "repeated", "--dataset", "metabric", "--workers", 1, "-o", tmp_path]
+    run(*words, "--model", "CoxPH", "--splits", 3)
+    run(*words, "--model", "gradient boosting", "--splits", 2)
+    for path in (tmp_path / "curves").iterdir():
+        path.unlink()
+    rows = sorted((tmp_path / "rows").iterdir())
+    rows[-1].write_bytes(b"cut short")
+    models = ["--model", "CoxPH", "--model", "gradient boosting"]
+    done = run(*words, *models, "--splits", 4, "--tables-only")
+    assert "gradient boosting on METABRIC (1 of 4)" in " ".join(done.stdout.split())
+    assert sorted((tmp_path / "rows").iterdir()) == rows, "nothing is run or set aside"
+    table = pd.read_csv(tmp_path / "tables" / "repeated.csv").set_index("model")
+    assert table["runs"].to_dict() == {"CoxPH": 3, "gradient boosting": 1}
+    gap = pd.read_csv(tmp_path / "tables" / "difference-C-td.csv").iloc[0]
+    assert (gap["splits"], gap["keys"].count("_s0_"), gap["keys"].count("_s1_")) == (1, 2, 0)
+    readme = (tmp_path / "README.md").read_text()
+    assert "Means over 3 stratified 80/20 splits (gradient boosting over 1):" in readme
+    assert "| CoxPH | 3 | 0." in readme
+    assert "**Made of the splits that were there; not all are of: CoxPH on METABRIC (3 of 4)" in readme
+    nothing = run(*words[:-1], tmp_path / "empty", "--tables-only", code=2)
+    assert "has no row of this comparison" in " ".join(nothing.stderr.split())
+    assert not (tmp_path / "empty").exists()
+
+
+def test_the_networks_of_the_paper_run_on_few_splits(tmp_path, monkeypatch):
+    plans = []
+
+    def keep(plan, folder, **options):
+        plans.append(plan)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproducing, "run", keep)
+    for splits in (20, 3):
+        with pytest.raises(KeyboardInterrupt):
+            reproducing.reproduce(tmp_path, protocol="repeated", datasets=["metabric"], splits=splits)
+    many, few = (Counter(task.model for task in plan.tasks()) for plan in plans)
+    assert {many[model] for model in PAPER_NETWORKS} == {5}
+    assert {many[model] for model in ("CoxPH", CALIBRATED, *PEERS)} == {20}
+    assert set(few.values()) == {3}
+    assert max(task.split for task in plans[0].tasks() if task.model == "DRSA") == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -87,6 +135,7 @@ def test_the_repeated_protocol_gives_paired_differences(tmp_path):
         (["--quick", "--model", "CoxPH"], "leave out either"),
         (["--quick", "--dataset", "support"], "leave out either"),
         (["--splits", "3"], "the paper's protocol has one split"),
+        (["--tables-only"], "only the tables of the repeated protocol"),
         (["--model", "[/x]"], "unknown model '[/x]'"),
         (["--splits", "0", "--protocol", "repeated"], "splits is 0"),
         (["--workers", "2", "--cluster", "tcp://localhost:1"], "exclude each other"),

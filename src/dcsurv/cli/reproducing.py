@@ -28,7 +28,12 @@ def reproduce(
         ),
     ] = "paper",
     splits: Annotated[
-        int | None, described(metavar="N", help="Splits of the repeated protocol. Default: 20.", panel=_WHAT)
+        int | None,
+        described(
+            metavar="N",
+            help="Splits of the repeated protocol; the paper's networks run on 5 at most. Default: 20.",
+            panel=_WHAT,
+        ),
     ] = None,
     dataset: Annotated[
         list[str] | None, described(metavar="NAME", help="Only this cohort. May be repeated.", panel=_WHAT)
@@ -38,6 +43,14 @@ def reproduce(
     ] = None,
     quick: Annotated[
         bool, described("--quick", help="A look in under three minutes; says what it leaves out.", panel=_WHAT)
+    ] = False,
+    tables_only: Annotated[
+        bool,
+        described(
+            "--tables-only",
+            help="Run nothing: tables of the repeated protocol from the rows in the folder.",
+            panel=_WHAT,
+        ),
     ] = False,
     workers: Annotated[
         int | None,
@@ -68,6 +81,7 @@ def reproduce(
             workers=workers,
             cluster=cluster,
             quick=quick,
+            compute=not tables_only,
             progress=True,
         )
     except PlanError as error:

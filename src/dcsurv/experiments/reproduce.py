@@ -17,9 +17,9 @@ from dcsurv import figures
 from dcsurv.datasets import NAMES, load
 from dcsurv.experiments import paper_data
 from dcsurv.experiments.peers import PEERS
-from dcsurv.experiments.plan import ABLATIONS, CALIBRATED, PAPER_MODELS, Plan, PlanError
+from dcsurv.experiments.plan import ABLATIONS, CALIBRATED, PAPER_MODELS, PAPER_NETWORKS, Plan, PlanError
 from dcsurv.experiments.reproduced_tables import paper_tables, repeated_tables
-from dcsurv.experiments.runner import Results, run
+from dcsurv.experiments.runner import Results, run, stored
 from dcsurv.experiments.tables import PRINTED, PublishedTable
 from dcsurv.persistence import write_atomically
 from dcsurv.target import train_test_indices
@@ -27,6 +27,8 @@ from dcsurv.target import train_test_indices
 Protocol: TypeAlias = Literal["paper", "repeated"]
 
 PAPER_SPLIT = 40
+# The most splits of the repeated protocol on which the paper's networks run: some of them take hours.
+SPLITS_OF_NETWORKS = 5
 # What --quick keeps: the cheap rows of the smallest cohort, a few epochs.
 _QUICK_MODELS = ("CoxPH", "DeepSurv", "CoxTime", "DCS-quant")
 _QUICK_EPOCHS = 10
@@ -52,7 +54,7 @@ class Reproduction:
     figure_files : list of Path, default []
         The figures.
     left_out : str, default ""
-        What a quick look did not do; empty if it did everything.
+        What was not done; empty if everything was.
     """
 
     folder: Path
@@ -81,6 +83,7 @@ def reproduce(
     workers: int = 1,
     cluster: str | None = None,
     quick: bool = False,
+    compute: bool = True,
     progress: bool = False,
 ) -> Reproduction:
     """Regenerate the paper's tables and figures, or run the fair comparison over repeated splits.
@@ -95,7 +98,8 @@ def reproduce(
         ``"paper"``: split seed 40, Table S-1's settings, ten resamples of the test set, the paper's conventions, the
         printed figures beside ours, and the two ablations. ``"repeated"``: split seeds 0, 1, ..., default
         conventions, paired differences with intervals, the calibrated ensemble, and models of other packages where they
-        are installed.
+        are installed. The paper's networks, some of which take hours, run on the first 5 splits at most; what is
+        compared with them is compared on these.
     datasets : sequence of str or None, default None
         Cohorts to compute; None: all three.
     models : sequence of str or None, default None
@@ -108,6 +112,9 @@ def reproduce(
         Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers have dcsurv installed.
     quick : bool, default False
         A look in a few minutes: one cohort, four models, ten epochs; ``left_out`` says so.
+    compute : bool, default True
+        False makes the tables of the repeated protocol from the rows that are in the folder, with or without their
+        curves, and runs nothing; ``left_out`` says which rows are not there.
     progress : bool, default False
         Show a progress bar with the time that is left.
 
@@ -124,6 +131,8 @@ def reproduce(
         raise PlanError("the paper's protocol has one split: leave out splits, or use the repeated protocol.")
     if quick and (models is not None or datasets is not None):
         raise PlanError("quick chooses cohort and models itself: leave out either quick, or datasets and models.")
+    if not compute and protocol == "paper":
+        raise PlanError("only the tables of the repeated protocol can be made without computing: use that protocol.")
     out = Reproduction(Path(folder), _command(protocol, datasets, models, splits, quick))
     changes: dict[str, Any] = {}
     if quick:
@@ -145,13 +154,31 @@ def reproduce(
     else:
         here = [name for name, peer in PEERS.items() if peer.installed()]
         chosen = list(models or (*PAPER_MODELS, CALIBRATED, *here))
-        plan = Plan(datasets, chosen, range(splits or 20), n_bootstrap=50, changes=changes)
-        results = out.results["repeated"] = run(plan, out.folder, **common)  # type: ignore[arg-type]
+        few = {model: SPLITS_OF_NETWORKS for model in chosen if model in PAPER_NETWORKS}
+        plan = Plan(datasets, chosen, range(splits or 20), n_bootstrap=50, changes=changes, fewer_splits=few)
+        if compute:
+            results = run(plan, out.folder, **common)  # type: ignore[arg-type]
+        else:
+            results = stored(plan, out.folder)
+            if len(results.rows) == 0:
+                raise PlanError(f"{out.folder / 'rows'} has no row of this comparison: nothing to make tables of.")
+            out.left_out += _not_there(plan, results.rows)
+        out.results["repeated"] = results
         for table in repeated_tables(results.rows):
             out.add(table)
     _write_readme(out, protocol)
     _remove_stale(out)
     return out
+
+
+def _not_there(plan: Plan, rows: pd.DataFrame) -> str:
+    """Say which tasks of a plan have no row."""
+    there = set(rows["key"])
+    found: dict[tuple[str, str], list[bool]] = {}
+    for task in plan.tasks():
+        found.setdefault((task.model, task.dataset.upper()), []).append(task.key in there)
+    missing = [f"{model} on {name} ({sum(f)} of {len(f)})" for (model, name), f in found.items() if not all(f)]
+    return f"Made of the splits that were there; not all are of: {', '.join(missing)}." if missing else ""
 
 
 def _command(
@@ -202,11 +229,13 @@ def _paper_figures(out: Reproduction, results: Results, datasets: Sequence[str])
 
 
 def _write_readme(out: Reproduction, protocol: Protocol) -> None:
-    versions = {}
+    found: dict[str, list[str]] = {}
     for results in out.results.values():
-        if len(results.rows):
-            path = out.folder / "rows" / f"{results.rows['key'].iloc[0]}.json"
-            versions = json.loads(path.read_text(encoding="utf-8"))["row"]["versions"]
+        for key in results.rows.get("key", ()):
+            path = out.folder / "rows" / f"{key}.json"
+            for name, number in json.loads(path.read_text(encoding="utf-8"))["row"]["versions"].items():
+                found.setdefault(name, []).append(number)
+    versions = {name: " and ".join(dict.fromkeys(numbers)) for name, numbers in found.items()}
     lines = [f"# {'The paper, reproduced' if protocol == 'paper' else 'Models compared on repeated splits'}", ""]
     lines += [f"Made by `{out.command}` with {', '.join(f'{k} {v}' for k, v in versions.items())}.", ""]
     if out.left_out:

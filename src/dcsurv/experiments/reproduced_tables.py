@@ -16,6 +16,7 @@ from dcsurv.experiments.tables import (
     PublishedTable,
     differences,
     notebook_table,
+    over_splits,
     printed_table,
     summary,
     wide_cells,
@@ -63,6 +64,9 @@ def paper_tables(rows: pd.DataFrame, datasets: Sequence[str]) -> Iterator[Publis
 def repeated_tables(rows: pd.DataFrame) -> Iterator[PublishedTable]:
     """Make the tables of the fair comparison: means over splits, and what each model scores more than a reference.
 
+    A row may have fewer splits than others: its means are over those that it has, its differences over those that it
+    has in common with the reference, and the tables say how many.
+
     Parameters
     ----------
     rows : DataFrame
@@ -71,7 +75,7 @@ def repeated_tables(rows: pd.DataFrame) -> Iterator[PublishedTable]:
     if len(rows) == 0:
         return
     numbers = summary(rows, (*METRICS, *MARGINAL))
-    over = f"over {rows['split'].nunique()} stratified 80/20 splits"
+    over = over_splits(_counts(numbers, "runs"))
     shown = {
         "repeated": (
             ("C-td", "CDAUC", "DDC", "IBS"),
@@ -89,17 +93,21 @@ def repeated_tables(rows: pd.DataFrame) -> Iterator[PublishedTable]:
         ),
     }
     for name, (metrics, caption) in shown.items():
-        columns = [f"{metric} mean" for metric in metrics]
-        cells = wide_cells(numbers, partial(_joined, columns))
+        cells = wide_cells(numbers, partial(_joined, metrics))
+        cells.insert(1, "splits", [_runs(numbers[numbers["model"] == model]) for model in cells["model"]])
+        if _partly(numbers, metrics):
+            caption += " (n): over n of the splits, because the others were not scored so."
         yield PublishedTable(name, caption, numbers, cells)
     reference = next((name for name in _REFERENCES if name in set(rows["model"])), None)
     if reference is not None and rows["model"].nunique() > 1:
         gaps = differences(rows, reference, METRICS)
         for metric in METRICS:
-            part = gaps[gaps["metric"] == metric]
+            part = gaps[(gaps["metric"] == metric) & (gaps["splits"] > 0)]
+            if len(part) == 0:
+                continue
             caption = (
                 f"{metric}: what each row scores more than {reference} on the same splits, with a 95 % interval "
-                "corrected for shared patients."
+                f"corrected for shared patients; {over_splits(_counts(part, 'splits'))}."
             )
             yield PublishedTable(f"difference-{metric}", caption, part, wide_cells(part, _gap))
 
@@ -234,8 +242,29 @@ def _data_tables() -> Iterator[PublishedTable]:
     yield PublishedTable("table-II", "Table II: the cohorts.", second, cells)
 
 
-def _joined(columns: Sequence[str], row: pd.Series) -> str:
-    return " / ".join("–" if pd.isna(row[column]) else f"{row[column]:.4f}" for column in columns)
+def _joined(metrics: Sequence[str], row: pd.Series) -> str:
+    """Return means, a dash where there is none, and how many splits one is over if not over all of the row."""
+    out = []
+    for metric in metrics:
+        mean, runs = row[f"{metric} mean"], row[f"{metric} runs"]
+        out.append("–" if pd.isna(mean) else f"{mean:.4f}" + (f" ({runs})" if runs < row["runs"] else ""))
+    return " / ".join(out)
+
+
+def _partly(numbers: pd.DataFrame, metrics: Sequence[str]) -> bool:
+    """Return whether some mean is over some of a row's splits only."""
+    return any(((numbers[f"{m} runs"] > 0) & (numbers[f"{m} runs"] < numbers["runs"])).any() for m in metrics)
+
+
+def _runs(own: pd.DataFrame) -> str:
+    """Return how many splits a model has; one number for each cohort if these differ."""
+    counts = [str(n) for n in own["runs"]]
+    return counts[0] if len(set(counts)) == 1 else " / ".join(counts)
+
+
+def _counts(table: pd.DataFrame, column: str) -> dict[tuple[str, str], int]:
+    columns = (table["dataset"], table["model"], table[column])
+    return {(dataset, model): int(n) for dataset, model, n in zip(*columns, strict=True)}
 
 
 def _gap(row: pd.Series) -> str:

@@ -34,6 +34,8 @@ class Results:
         The folder with the results.
     tasks : sequence of Task
         The tasks of the plan.
+    need_curves : bool, default True
+        Whether a row without the curves that it names is none.
 
     Attributes
     ----------
@@ -55,9 +57,10 @@ class Results:
     381
     """
 
-    def __init__(self, store: ResultStore, tasks: Sequence[Task]) -> None:
+    def __init__(self, store: ResultStore, tasks: Sequence[Task], *, need_curves: bool = True) -> None:
         self._store = store
-        found = [(task, store.read(task.key)) for task in tasks]
+        read = store.read if need_curves else store.read_row
+        found = [(task, read(task.key)) for task in tasks]
         self.rows = pd.DataFrame([_flat(row) for _, row in found if row is not None])
         self.failures = pd.DataFrame(
             [
@@ -121,6 +124,11 @@ def run(
     store = ResultStore(folder)
     run_all(tasks, fit_and_score, store, workers=workers, cluster=cluster, progress=progress)
     return Results(store, tasks)
+
+
+def stored(plan: Plan, folder: str | PathLike[str]) -> Results:
+    """Return the rows of a plan that are in a folder, without their curves if need be; nothing is run or written."""
+    return Results(ResultStore(folder), plan.tasks(), need_curves=False)
 
 
 def execute(task: Task) -> TaskResult:

@@ -112,6 +112,12 @@ class ResultStore:
             return None
         return row
 
+    def read_row(self, key: str) -> Row | None:
+        """Return a row that is whole, whether or not its curves are kept here; nothing is set aside."""
+        path = self._row(key)
+        row = _opened(path.read_bytes()) if path.exists() else None
+        return row if row is not None and row.get("key") == key and row.get("format") == FORMAT else None
+
     def curves(self, key: str) -> SurvivalCurves:
         """Return the predicted curves of a task's test patients, in the order of the split."""
         with np.load(io.BytesIO(self._curves(key).read_bytes()), allow_pickle=False) as data:

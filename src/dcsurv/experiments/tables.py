@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from dcsurv.experiments.plan import PAPER_NETWORKS
 from dcsurv.persistence import write_atomically
 
 # Metric -> (name in the printed tables, table of the paper).
@@ -41,22 +42,50 @@ def summary(rows: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.DataFram
     Returns
     -------
     DataFrame
-        One row per dataset and model: ``runs``, and ``mean`` and ``sd`` of each metric in the default convention.
+        One row per dataset and model: ``runs``, and ``mean`` and ``sd`` of each metric in the default convention over
+        the ``runs`` that have it, which are fewer where some were not scored with it.
     """
     grouped = rows.groupby(["dataset", "model"], sort=False)
     parts: dict[str, pd.Series] = {"runs": grouped.size()}
     for metric in metrics:
         parts[f"{metric} mean"] = grouped[metric].mean()
         parts[f"{metric} sd"] = grouped[metric].std(ddof=1)
+        parts[f"{metric} runs"] = grouped[metric].count()
     parts["fit_seconds"] = grouped["fit_seconds"].mean()
     parts["keys"] = grouped["key"].agg(";".join)
     return pd.DataFrame(parts).reset_index()
 
 
+def over_splits(runs: Mapping[tuple[str, str], int]) -> str:
+    """Say over how many splits rows are means: the most that a row has, then the rows that have fewer.
+
+    Parameters
+    ----------
+    runs : mapping
+        How many splits, by dataset and model.
+    """
+    most = max(runs.values())
+    models = list(dict.fromkeys(model for _, model in runs))
+    counts = {model: {dataset: n for (dataset, name), n in runs.items() if name == model} for model in models}
+    networks = [model for model in models if model in PAPER_NETWORKS]
+    alike = {n for model in networks for n in counts[model].values()}
+    fewer = []
+    if len(alike) == 1 and len(networks) > 1 and (n := alike.pop()) < most:
+        fewer.append(f"the paper's networks over {n}")
+        models = [model for model in models if model not in networks]
+    for model in models:
+        own = counts[model]
+        if len(set(own.values())) == 1:
+            fewer += [f"{model} over {n}" for n in set(own.values()) if n < most]
+        else:
+            fewer += [f"{model} on {dataset.upper()} over {n}" for dataset, n in own.items() if n < most]
+    return f"over {most} stratified 80/20 splits" + (f" ({'; '.join(fewer)})" if fewer else "")
+
+
 def differences(
     rows: pd.DataFrame, reference: str, metrics: Sequence[str] = METRICS, *, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return what every model scores more than a reference on the same splits.
+    """Return what every model scores more than a reference on the splits that both have.
 
     Seeds of one split are averaged first. The interval is Student's with the variance of Nadeau and Bengio (2003),
     (1/J + test/train) s^2 over J splits: splits share most of their training patients, so that the plain interval
@@ -89,7 +118,9 @@ def differences(
             for model in wide.columns:
                 if model == reference or reference not in wide:
                     continue
-                gap = (wide[model] - wide[reference]).dropna().to_numpy()
+                paired = (wide[model] - wide[reference]).dropna()
+                gap = paired.to_numpy()
+                behind = part["model"].isin([model, reference]) & part["split"].isin(paired.index)
                 lower, upper = _corrected_interval(gap, confidence)
                 out.append(
                     {
@@ -101,7 +132,7 @@ def differences(
                         "difference": float(gap.mean()) if len(gap) else np.nan,
                         "lower": lower,
                         "upper": upper,
-                        "keys": ";".join(part.loc[part["model"].isin([model, reference]), "key"]),
+                        "keys": ";".join(part.loc[behind, "key"]),
                     }
                 )
     return pd.DataFrame(out)

@@ -15,7 +15,7 @@ from dcsurv.grid import Convention
 from dcsurv.metrics.catalogue import Companion, Metric, register_metric
 from dcsurv.metrics.inputs import counted, node_after, paper_nodes
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
-from dcsurv.nonparametric import censoring_curve
+from dcsurv.nonparametric import StepFunction, censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, unpack
 
 N_BINS = 10
@@ -194,14 +194,18 @@ def ddc_floor(y: Any, curves: Any, *, n_simulations: int = 200, random_state: in
     end = float(time.max())
     total = 0.0
     for _ in range(n_simulations):
-        # G falls to each value at g.times; a draw that it never reaches is censored at the end of follow-up.
-        place = np.searchsorted(-g.values, -rng.random(len(time)), side="left")
-        censored_at = np.append(g.times, end)[np.minimum(place, len(g.times))]
-        at_censoring = model.at_own(np.minimum(censored_at, end))
+        at_censoring = model.at_own(drawn_censoring(g, end, len(time), rng))
         at_event = rng.random(len(time))  # S(T|x) of an event time drawn from the curve is uniform
         event = at_event >= at_censoring
         total += float(divergence(bin_contributions(np.maximum(at_event, at_censoring), event).mean(axis=0)))
     return total / n_simulations
+
+
+def drawn_censoring(g: StepFunction, end: float, n: int, rng: np.random.Generator) -> FloatArray:
+    """Return n censoring times drawn from a censoring curve, none after the end of follow-up."""
+    # G falls to each value at g.times; a draw that it never reaches is censored at the end.
+    place = np.searchsorted(-g.values, -rng.random(n), side="left")
+    return np.minimum(np.append(g.times, end)[np.minimum(place, len(g.times))], end)
 
 
 def _prepare(setting: Setting) -> Prepared:

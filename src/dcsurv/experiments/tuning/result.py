@@ -286,6 +286,8 @@ def read_settings(path: str | PathLike[str]) -> Any:
     parameters = dict(document.get("parameters", {}))
     name: str = document["model"]
     estimator = named_estimator(_OLDER_NAMES.get(name, name))
+    if name in _OLDER_NAMES:
+        estimator.set_params(companions=())  # there were no other families then
     if isinstance(parameters.get("estimator"), str):
         estimator.set_params(estimator=named_estimator(parameters.pop("estimator")))
     if isinstance(parameters.get("preprocess"), Mapping):

@@ -266,12 +266,12 @@ def neutral_sentence() -> str:
     if size is None or row is None:
         return _NOT_RUN
     ours = (
-        f"the default model, untuned, has place {row[2]} of {row[3]} in Harrell's C (mean rank {row[1]}) and place {row[5]} of "
-        f"{row[6]} in the integrated Brier score (mean rank {row[4]})"
+        f"the default model, untuned, has place {row[2]} of {row[3]} in Harrell's C (mean rank {row[1]}) and place "
+        f"{row[5]} of {row[6]} in the integrated Brier score (mean rank {row[4]})"
     )
     return (
-        f"On {size[1]} cohorts of a published neutral benchmark (Burk et al., `arXiv:2406.04098`) {ours} among learners that "
-        "were tuned on each cohort: [how, and what is not clean about it](docs/neutral.md)."
+        f"On {size[1]} cohorts of a published neutral benchmark (Burk et al., `arXiv:2406.04098`) {ours} among learners "
+        "that were tuned on each cohort: [how, and what is not clean about it](docs/neutral.md)."
     )
 
 

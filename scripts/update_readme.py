@@ -270,8 +270,8 @@ def neutral_sentence() -> str:
         f"{row[5]} of {row[6]} in the integrated Brier score (mean rank {row[4]})"
     )
     return (
-        f"On {size[1]} cohorts of a published neutral benchmark (Burk et al., `arXiv:2406.04098`) {ours} among learners "
-        "that were tuned on each cohort: [how, and what is not clean about it](docs/neutral.md)."
+        f"On {size[1]} cohorts of a published neutral benchmark (Burk et al., `arXiv:2406.04098`) {ours} among "
+        "learners that were tuned on each cohort: [how, and what is not clean about it](docs/neutral.md)."
     )
 
 

@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development truth small neutral \
-	datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth small \
+	neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -61,6 +61,11 @@ calibrated: $(VENV)/.development
 # How the defaults of the calibrated model were chosen, on other cohorts; writes docs/results/development.
 development: $(VENV)/.development
 	$(BIN)/python benchmarks/development.py
+
+# How the families of the calibrated ensemble are combined, on other cohorts (FOLDER as for `make neutral`); writes
+# docs/results/stacking.
+stacking: $(VENV)/.development
+	$(BIN)/python benchmarks/stacking.py $(FOLDER)
 
 # How far predictions are from the truth in simulated cohorts, beside CoxPH and peers; writes docs/results/truth.
 truth: $(VENV)/.development

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dcsurv import SurvivalCurves
+from dcsurv import CalibratedEnsemble, SurvivalCurves
+from dcsurv.calibration.families import common_nodes, priors_of, templates_for
+from dcsurv.calibration.weights import stacking_weights
 from dcsurv.datasets import simulate
+from dcsurv.follow_up import study_follow_up
+from dcsurv.preprocessing import Preprocessor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import small
+import stacking
 import studies
 import truth
 
@@ -215,7 +221,102 @@ def test_the_study_of_small_cohorts_runs_and_goes_on(tmp_path, monkeypatch, caps
     assert "| lung | 150 |" in (tmp_path / "README.md").read_text()
 
 
-@pytest.mark.parametrize("module", [truth, small])
+# --- ways to combine families -------------------------------------------------------------------------------------
+
+
+def few_patients(seed):
+    """Draw patients with fewer events than networks and trees need: two families, which train at once."""
+    cohort = simulate("exponential", 90, censored=0.6, random_state=seed)
+    return cohort.X[["age", "marker", "grade"]], cohort.y
+
+
+def test_the_choice_is_what_the_ensemble_does():
+    (X, y), (T, _) = few_patients(1), few_patients(2)
+    model = CalibratedEnsemble(random_state=7).fit(X, y)
+    preprocessor = Preprocessor().fit(X)
+    F, prepared = preprocessor.transform(X).astype(np.float32), preprocessor.transform(T).astype(np.float32)
+    curves = stacking.cross_fitted(F, y, prepared, 7, lambda name, make: make())
+    assert set(curves) == {
+        f"{name}{more}" for name in ("spline-cox", "spline-aft") for more in ("", ", 5 folds")
+    } | {"coxph"}  # fmt: skip
+    combine = stacking.Combiner(y, curves, study_follow_up(F, y))
+    found, weights = combine(stacking.WAYS[stacking.CHOSEN])
+    assert weights == pytest.approx(model.weights_, abs=1e-6)
+    times = np.linspace(0.5, 10, 20)
+    np.testing.assert_allclose(found(times), model.predict_survival_function(T)(times), atol=1e-6)
+    assert combine(stacking.WAYS["dcs alone"]) is None
+    other, _ = combine(stacking.WAYS["no map at all"])
+    assert not np.allclose(other(times), found(times), atol=1e-4)
+
+
+def test_the_choice_has_the_prior_of_the_ensemble():
+    chosen = stacking.WAYS[stacking.CHOSEN].prior
+    templates, _ = templates_for(None, None, 500)
+    assert [chosen.get(name, 1.0) for name in stacking.FAMILIES] == priors_of(templates)
+    shown = {way for _, lines in stacking.TABLES.values() for way in lines.values()}
+    assert shown <= set(stacking.WAYS)
+
+
+def test_weights_are_those_of_the_package_and_go_to_the_prior():
+    cohort = simulate("exponential", 300, censored=0.5)
+    nodes, rng = common_nodes(cohort.y), np.random.default_rng(0)
+    right = cohort.truth.evaluate(nodes)
+    curves = [right**0.7, right[rng.permutation(300)], right**1.4]
+    prior = [1.0, 1.0, 3.0]
+    found = stacking.weights_of(cohort.y, nodes, curves, prior, 0.5)
+    np.testing.assert_allclose(found, stacking_weights(cohort.y, nodes, curves, prior), atol=1e-8)
+    assert found[1] < 0.1
+    np.testing.assert_allclose(stacking.weights_of(cohort.y, nodes, curves, prior, 1e6), [0.2, 0.2, 0.6], atol=1e-3)
+    np.testing.assert_array_equal(stacking.weights_of(cohort.y, nodes, curves, prior, np.inf), [0.2, 0.2, 0.6])
+
+
+def test_gaps_are_means_over_cohorts_with_their_errors():
+    def line(cohort, split, way, ibs):
+        return {"kind": "packaged", "cohort": cohort, "split": split, "way": way, "IBS": ibs}
+
+    rows = pd.DataFrame([
+        line("a", 1, stacking.CHOSEN, 0.1), line("a", 2, stacking.CHOSEN, 0.3), line("b", 1, stacking.CHOSEN, 0.2),
+        line("a", 1, "equal weights", 0.3), line("a", 2, "equal weights", 0.3), line("b", 1, "equal weights", 0.2),
+    ])  # fmt: skip
+    found = stacking.against_chosen(rows, "IBS").loc["equal weights"]
+    assert found["mean"] == pytest.approx(0.05)
+    assert found["error"] == pytest.approx(0.05)
+
+
+def test_the_study_of_families_runs_and_goes_on(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "benchmark"
+    (folder / "cohorts").mkdir(parents=True)
+    X, y = few_patients(3)
+    X.assign(time=y["time"], status=y["event"].astype(int)).to_csv(folder / "cohorts" / "few.csv", index=False)
+    (folder / "cohorts" / "few.folds.json").write_text(json.dumps({"1": list(range(30)), "2": list(range(30, 60))}))
+    about = {"rows": len(X), "columns": dict.fromkeys(X, "number")}
+    (folder / "cohorts.json").write_text(json.dumps({"few": about, "metabric": about}))
+    published = [("few", "Good", 1, "harrell_c,isbs", 1.0, 0.0), ("few", "Bad", 1, "harrell_c,isbs", 0.0, 1.0)]
+    columns = ["cohort", "learner", "iteration", "tuned_for", "harrell_c", "isbs"]
+    pd.DataFrame(published, columns=columns).to_csv(folder / "published_scores.csv", index=False)
+    monkeypatch.setattr(stacking, "CELLS", [truth.Cell("proportional", 80, "exponential", 0.6)])
+    monkeypatch.setattr(truth, "TEST_PATIENTS", 100)
+    few = [stacking.CHOSEN, "equal weights", "coxph alone", "5 folds"]
+    monkeypatch.setattr(stacking, "WAYS", {name: stacking.WAYS[name] for name in few})
+    words = [str(folder), "--cache", str(tmp_path / "cache"), "--kinds", "neutral", "simulated"]
+    run(stacking, monkeypatch, tmp_path, *words, "--first")
+    run(stacking, monkeypatch, tmp_path, *words)
+    assert "2 of 2: simulated proportional, 80 1" in capsys.readouterr().out
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    assert set(rows["cohort"]) == {"few", "proportional, 80"}  # none of the paper's three
+    assert rows.loc[rows["kind"] == "neutral", ["harrell_c", "isbs", "C-td", "IBS"]].notna().all(axis=None)
+    assert rows.loc[rows["kind"] == "simulated", ["MAE", "slope"]].notna().all(axis=None)
+    text = (tmp_path / "README.md").read_text()
+    assert "| **the five** | 2.00 | 2.00 |" in text  # between the good and the bad learner
+    # Curves that are kept give the same rows.
+    (tmp_path / "rows.csv").unlink()
+    monkeypatch.setattr(stacking, "train", None)
+    run(stacking, monkeypatch, tmp_path, *words)
+    again = pd.read_csv(tmp_path / "rows.csv").sort_values(["cohort", "split", "way"], ignore_index=True)
+    pd.testing.assert_frame_equal(again, rows.sort_values(["cohort", "split", "way"], ignore_index=True))
+
+
+@pytest.mark.parametrize("module", [truth, small, stacking])
 def test_pages_can_be_made_of_nothing(module, tmp_path):
     page = module.page(studies.Rows(tmp_path / "rows.csv", module.IDENTITY).frame)
     assert "Nothing was run yet." in page

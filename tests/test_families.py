@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
+from typer.testing import CliRunner
 
 import dcsurv
 from dcsurv import CalibratedEnsemble, CoxPH, SplineCox, fold_indices
@@ -16,6 +17,7 @@ from dcsurv.calibration import COMPANIONS, HorizonMap, MapSequence, default_memb
 from dcsurv.calibration.families import folds_for, templates_for
 from dcsurv.calibration.horizon_fit import known_weights
 from dcsurv.calibration.weights import stacking_weights
+from dcsurv.cli import app
 from dcsurv.curves import SurvivalCurves
 from dcsurv.datasets import simulate
 from dcsurv.persistence import ModelFileError
@@ -253,3 +255,18 @@ def test_settings_of_the_default_are_kept_in_files(tmp_path: Path) -> None:
     assert found.estimator.get_params() == default_member().get_params()
     save_settings(tmp_path / "alone.json", CalibratedEnsemble(estimator=CoxPH()))
     assert read_settings(tmp_path / "alone.json").companions is None
+
+
+def test_what_it_is_made_of_is_shown(fitted: CalibratedEnsemble, cohort: Any, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model.safetensors")
+    done = CliRunner().invoke(app, ["info", str(tmp_path / "model.safetensors")])
+    assert done.exit_code == 0, done.output
+    shown = " ".join(done.output.split())
+    assert "What the model is made of" in shown
+    for name, weight in fitted.weights_.items():
+        assert f"{name} {100 * weight:.0f} %" in shown
+    dcsurv.write_report(tmp_path / "report.html", fitted, cohort.X[400:], cohort.y[400:], n_bootstrap=2, unit="years")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What the model is made of" in page
+    assert "spline-aft: accelerated failure times" in page
+    assert f">{100 * fitted.weights_['spline-aft']:.0f} %<" in page

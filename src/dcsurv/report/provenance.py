@@ -73,10 +73,14 @@ def _made_of(section: Section, estimator: CalibratedEnsemble) -> None:
     )
     if several:
         rows = [
-            (family.name, family.meaning, str(len(family.members)), f"{100 * family.weight:.0f} %")
+            (
+                f"{family.name}: {family.meaning}" if family.meaning else family.name,
+                f"{100 * family.weight:.0f} %",
+                str(len(family.members)),
+            )
             for family in estimator.families_
         ]
-        section.table("What the model is made of", ("family", "what it is", "members", "weight"), rows)
+        section.table("What the model is made of", ("family", "weight", "members"), rows)
         section.convention(
             "Weights sum to 100 %. They make the Brier score of the mean smallest on the folds that were left out, and "
             "are drawn to fixed ones where events are few; a family with 0 % did not help and was not kept."
@@ -211,6 +215,7 @@ def _text(value: Any) -> str:
 
 def _training(trained: dict[str, Any], study: Study) -> list[tuple[str, str]]:
     members = trained.pop("members", None)
+    trained.pop("remarks", None)  # said above
     rows = []
     for key, value in trained.items():
         if key == "last_time":
@@ -221,7 +226,9 @@ def _training(trained: dict[str, Any], study: Study) -> list[tuple[str, str]]:
             rows.append((key.replace("_", " "), f"{value:,}" if isinstance(value, int) else _text(value)))
     for name in ("patients", "epochs", "best_epoch", "stopped_by", "seed"):
         if members and all(name in member for member in members):
-            rows.append((f"members’ {name.replace('_', ' ')}", ", ".join(str(member[name]) for member in members)))
+            each = [str(member[name]) for member in members]
+            text = ", ".join(each) if len(set(each)) > 1 else f"{each[0]} each"
+            rows.append((f"members’ {name.replace('_', ' ')}", text))
     return rows
 
 

@@ -278,8 +278,9 @@ def test_gaps_are_means_over_cohorts_with_their_errors():
         line("a", 1, stacking.CHOSEN, 0.1), line("a", 2, stacking.CHOSEN, 0.3), line("b", 1, stacking.CHOSEN, 0.2),
         line("a", 1, "equal weights", 0.3), line("a", 2, "equal weights", 0.3), line("b", 1, "equal weights", 0.2),
     ])  # fmt: skip
-    found = stacking.against_chosen(rows, "IBS").loc["equal weights"]
-    assert found["mean"] == pytest.approx(0.05)
+    found = stacking.against_chosen(stacking.by_cohort(rows, "IBS")).loc["equal weights"]
+    assert found["mean"] == pytest.approx(0.25)
+    assert found["gap"] == pytest.approx(0.05)
     assert found["error"] == pytest.approx(0.05)
 
 

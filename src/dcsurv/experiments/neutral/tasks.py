@@ -24,7 +24,7 @@ from dcsurv.experiments.dispatch import check_options, run_all
 from dcsurv.experiments.neutral.folder import NeutralCohort, NeutralFolder, chosen_folds
 from dcsurv.experiments.neutral.reference import ReferenceCox, why_not_comparable
 from dcsurv.experiments.neutral.scores import harrell, isbs, predicted_risk
-from dcsurv.experiments.plan import PlanError, expected_cost, set_everywhere, settings_of
+from dcsurv.experiments.plan import PlanError, expected_cost, settings_of
 from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.kinds import make_model
 from dcsurv.metrics import evaluate
@@ -38,8 +38,8 @@ _VERSIONS: Final = ("dcsurv", "torch", "numpy", "scikit-learn", "lifelines")
 OWN_METRICS: Final = ("C-td", "IBS", "DDC")
 # Rooms that can change what a model predicts.
 _ROOMS: Final = (
-    *("curves", "preprocessing", "follow_up", "metrics", "networks", "losses", "training", "models", "calibration"),
-    *("_interpolation.py", "grid.py", "target.py", "nonparametric.py"),
+    *("curves", "preprocessing", "follow_up", "metrics", "networks", "losses", "training", "trees"),
+    *("models", "calibration", "_interpolation.py", "grid.py", "target.py", "nonparametric.py"),
 )
 
 
@@ -91,7 +91,9 @@ def neutral_tasks(
             n_train, data = len(cohort.y) - len(cohort.folds[fold]), cohort.digest(fold)
             for model in models:
                 estimator = _estimator(model)
-                set_everywhere(estimator, {"random_state": random_state(name, fold)})
+                if "random_state" in estimator.get_params(deep=False):
+                    # Of the model alone: an ensemble seeds its members, and is no default any more once theirs is set.
+                    estimator.set_params(random_state=random_state(name, fold))
                 settings = settings_of(estimator)
                 out.append(NeutralTask(folder.path, name, fold, model, n_train, data, settings, estimator))
     if not out:

@@ -283,7 +283,7 @@ class CalibratedEnsemble(SurvivalEstimator):
         return f"{type(self).__name__} ({', '.join(kinds_)})"
 
     def before_recalibration(self) -> CalibratedEnsemble | None:
-        """Return the mean of the members without the maps; None if there are no maps."""
+        """Return the mean of the families without the maps of the whole; None if there are none."""
         if not self.map_.maps:
             return None
         bare = copy.copy(self)

@@ -25,6 +25,8 @@ from dcsurv.metrics.inputs import SortedCohort
 FloatArray = npt.NDArray[np.float64]
 HORIZONS = {"early": 0.25, "median": 0.5, "late": 0.75}
 REFERENCE_PATIENTS = 20_000
+# Cohorts of that size over which metrics that need outcomes are averaged.
+_COHORTS = 12
 # The truth, and what is done to it: hazards of all too high; differences between patients too small; a feature without
 # an effect believed to have one; curves of other patients.
 TRUTH, HIGH, NARROW, MISLED, NOISE = "truth", "hazards x 1.35", "too narrow", "misled", "noise"
@@ -91,20 +93,32 @@ class Population:
             times = (auc_room if what == "CDAUC" else brier_room).default_times(SortedCohort(y))
             average = mean_auc if what == "CDAUC" else integrated_brier
             return average(times, self.cohort.truth.evaluate(times), curves.evaluate(times))
-        if what == "DDC":
-            return 0.0 if model == TRUTH else ddc(y, curves)
-        if what == "C-td":
-            return concordance_index_td(y, curves)
-        risk = -curves.rmst()
-        if what == "Harrell’s C":
-            return concordance_index_harrell(y, risk)
-        return concordance_index_harrell(self._followed_to(self.horizons["late"]), risk)  # Uno's
+        if what == "Uno’s C":
+            return concordance_index_harrell(self._followed_to(self.horizons["late"]), -curves.rmst())
+        if model in (HIGH, NARROW) and what != "DDC":
+            return self.target(TRUTH, what)  # patients are in the same order at every time
+        found = [self._with_outcomes(model, k) for k in range(_COHORTS)]
+        for name in found[0]:
+            self._targets[model, name, ""] = float(np.mean([one[name] for one in found]))
+        return 0.0 if (model, what) == (TRUTH, "DDC") else self._targets[model, what, ""]
+
+    def _with_outcomes(self, model: str, k: int) -> dict[str, float]:
+        """Return what needs outcomes, on one of some large cohorts."""
+        cohort = draw(self.cell, f"population {k}")
+        curves = self.curves(model, cohort)
+        return {
+            "C-td": concordance_index_td(cohort.y, curves),
+            "Harrell’s C": concordance_index_harrell(cohort.y, -curves.rmst()),
+            "DDC": ddc(cohort.y, curves),
+        }
 
     def _at(self, model: str, what: str, at: str) -> float:
         when, _, threshold = at.partition(", ")
         true, predicted = (self.survival(name, self.horizons[when]) for name in (TRUTH, model))
+        if model == NOISE:
+            predicted, true = true, np.full(len(true), true.mean())  # whatever is predicted, the risk is that of all
         if what in ("ICI", "E50", "E90"):
-            return gaps(true, predicted, ordered=model not in (MISLED, NOISE))[what]
+            return gaps(true, predicted, ordered=model != MISLED)[what]
         if what in ("Calibration intercept", "Calibration slope"):
             return recalibration(true, predicted)[what == "Calibration slope"]
         if what.startswith("net benefit"):

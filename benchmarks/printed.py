@@ -15,7 +15,7 @@ import pandas as pd
 # Part of the study and name in its rows; a text where another study, or nothing, answers, and why.
 Answer = tuple[str, str] | str
 
-_LEAF = re.compile(r"(.*_)?(p|p_value|lower|upper|low|high|interval|band)$")
+_LEAF = re.compile(r"(.*_)?(p|p_value|lower|low|interval|band)$")  # an upper limit has a lower one beside it
 # Rows of tables are told apart by these.
 _NAMES = ("metric",)
 

@@ -15,24 +15,26 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+import reported
 from dcsurv import CoxPH
 from dcsurv.follow_up import study_follow_up
-from dcsurv.metrics import compare, evaluate, evaluate_over_time
+from dcsurv.metrics import calibration_at_horizon, compare, evaluate, evaluate_over_time
 from dcsurv.training import one_thread
-from population import HIGH, MISLED, NARROW, NOISE, TRUTH, Cell, draw, population_of, seed_of
+from population import HIGH, MISLED, NARROW, TRUTH, Cell, draw, population_of, seed_of
 from studies import RESULTS, Rows, run_missing
 
 OUT = RESULTS / "simulation"
 LEVEL = 0.05
 BATCH = 20
 N_BOOTSTRAP = 200
+N_NULL = 99
 IDENTITY = ["part", *Cell._fields, "batch"]
 # What the features do to the hazard in cohorts with proportional hazards, per unit.
 EFFECTS = {"age": 0.5, "marker": 0.4, "grade": 0.3, "treated": -0.4, "bmi": 0.0, "centre": 0.0}
@@ -73,37 +75,76 @@ class Part(NamedTuple):
     repeats: int
 
 
-def evaluated(cell: Cell, repeat: int, models: tuple[str, ...] = (TRUTH, HIGH, NARROW), **more: Any) -> list[Found]:
+def evaluated(cell: Cell, repeat: int, models: Sequence[str], **more: Any) -> list[Found]:
     """Evaluate models as ``dcsurv evaluate`` does: every row of its table, with what is printed beside the value."""
     whole, cohort = population_of(cell), draw(cell, repeat)
     labels = {t: name for name, t in whole.horizons.items()}
     out = []
     for model in models:
         curves = whole.curves(model, cohort, seed_of(cell, repeat))
-        options = {"n_bootstrap": N_BOOTSTRAP, "random_state": repeat} | more
-        table = evaluate(cohort.y, curves, X=cohort.X, horizons=list(labels), **options)
+        table = evaluate(cohort.y, curves, X=cohort.X, horizons=list(labels), random_state=repeat, **more)
         for row in table.to_dict("records"):
             at = labels.get(row["horizon"], "")
             target = whole.target(model, row["metric"], at)
             first = (model, row["metric"], at)
             out.append(Found(*first, "value", row["value"], target))
-            if np.isfinite(row.get("p_value", np.nan)):
+            if np.isfinite(row["p_value"]):
                 out.append(Found(*first, "p", row["p_value"]))
             if np.isfinite(row.get("lower", np.nan)):
                 out.append(Found(*first, "interval", row["value"], target, row["lower"], row["upper"]))
     return out
 
 
-def tests_of_evaluate(cell: Cell, repeat: int) -> list[Found]:
-    """Only the p-values that ``dcsurv evaluate`` prints, of the truth and of hazards that are too high."""
-    found = evaluated(cell, repeat, (TRUTH, HIGH), n_bootstrap=0)
+def sizes(cell: Cell, repeat: int) -> list[Found]:
+    """Return the p-values that ``dcsurv evaluate`` prints about a perfect model and about the follow-up."""
     cohort = draw(cell, repeat)
     p = study_follow_up(cohort.X, cohort.y).p_value
-    return [one for one in found if one.kind == "p"] + [Found("", "censoring by features", "", "p", p)]
+    found = evaluated(cell, repeat, [TRUTH], n_null=N_NULL)
+    return [*(one for one in found if one.kind == "p"), Found("", "censoring by features", "", "p", p)]
+
+
+def power(cell: Cell, repeat: int) -> list[Found]:
+    """Return the p-values about a model whose hazards are too high."""
+    return [one for one in evaluated(cell, repeat, [HIGH], n_null=N_NULL) if one.kind == "p"]
+
+
+def intervals(cell: Cell, repeat: int) -> list[Found]:
+    """Return the intervals that ``dcsurv evaluate`` prints."""
+    found = evaluated(cell, repeat, [TRUTH, HIGH, NARROW], n_bootstrap=N_BOOTSTRAP, n_null=0)
+    return [one for one in found if one.kind == "interval"]
+
+
+def reports(cell: Cell, repeat: int) -> list[Found]:
+    """Return what only the report prints: intervals of the cohort and of other C, differences between groups."""
+    whole, cohort = population_of(cell), draw(cell, repeat)
+    study = reported.study_of(cohort, cohort.truth, list(whole.horizons.values()), N_BOOTSTRAP, repeat)
+    numbers = reported.numbers_of(study)
+    out = []
+    for at, row in zip(whole.horizons, numbers["follow-up"]["horizons"], strict=True):
+        target = whole.survival(TRUTH, row["horizon"]).mean()
+        out.append(Found("", "Kaplan-Meier", at, "interval", row["survival"], target, row["lower"], row["upper"]))
+    for row in numbers["discrimination"]["metrics"]:
+        limits = (row["value"], whole.target(TRUTH, row["metric"]), row["lower"], row["upper"])
+        out.append(Found(TRUTH, row["metric"], "", "interval", *limits))
+    lowest = 1.0
+    for column, metric, row in reported.differences(numbers):
+        if metric == "C-td" and column != "centre":
+            continue  # patients of one treatment are less unlike each other: there is a difference
+        out.append(Found("", f"{metric} of groups", "", "p", row["p"]))
+        scale = np.log if metric == "O/E" else float
+        limits = [float(scale(row[key])) for key in ("ratio" if metric == "O/E" else "difference", "lower", "upper")]
+        out.append(Found("", f"{metric} of groups", "", "interval", limits[0], 0.0, *limits[1:]))
+        lowest = min(lowest, row["p_corrected"])
+    return [*out, Found("", "groups, corrected", "", "p", lowest)]
+
+
+def bias(cell: Cell, repeat: int) -> list[Found]:
+    """Return the values of every metric."""
+    return [one for one in evaluated(cell, repeat, [TRUTH, NARROW], n_null=0) if one.kind == "value"]
 
 
 def over_time(cell: Cell, repeat: int) -> list[Found]:
-    """AUC(t) and the Brier score with their bands."""
+    """Return AUC(t) and the Brier score with their bands."""
     whole, cohort = population_of(cell), draw(cell, repeat)
     out = []
     for model in (TRUTH, NARROW):
@@ -119,8 +160,25 @@ def over_time(cell: Cell, repeat: int) -> list[Found]:
     return out
 
 
+def curve(cell: Cell, repeat: int) -> list[Found]:
+    """Return the calibration curve with its band, for a low, a middle and a high predicted risk."""
+    whole, cohort = population_of(cell), draw(cell, repeat)
+    out = []
+    for model in (TRUTH, NARROW):
+        predicted = whole.curves(model, cohort)
+        for at, t in whole.horizons.items():
+            found = calibration_at_horizon(
+                cohort.y, predicted, t, X=cohort.X, n_bootstrap=N_BOOTSTRAP, random_state=repeat
+            )
+            risk = np.sort(1 - cohort.truth.evaluate(np.array([t]))[:, 0])  # predictions keep the order
+            for k in (len(found.predicted) * np.array([0.1, 0.5, 0.9])).astype(int):
+                limits = (found.observed[k], risk[k], found.lower[k], found.upper[k])
+                out.append(Found(model, "calibration curve", at, "interval", *limits))
+    return out
+
+
 def differences(cell: Cell, repeat: int) -> list[Found]:
-    """Paired differences of ``compare``: a misled model and hazards that are too high against the truth."""
+    """Return the paired differences of ``compare``: a misled model and hazards that are too high against the truth."""
     whole, cohort = population_of(cell), draw(cell, repeat)
     labels = {t: name for name, t in whole.horizons.items()}
     curves = {model: whole.curves(model, cohort, seed_of(cell, repeat)) for model in (TRUTH, MISLED, HIGH)}
@@ -136,7 +194,7 @@ def differences(cell: Cell, repeat: int) -> list[Found]:
 
 
 def cox(cell: Cell, repeat: int) -> list[Found]:
-    """Coefficients of CoxPH with interval and p, the test of proportional hazards, and effects over time."""
+    """Return coefficients of CoxPH with interval and p, the test of proportional hazards, and effects over time."""
     cohort = draw(cell, repeat)
     model = CoxPH().fit(cohort.X.drop(columns="enrolled"), cohort.y)
     proportional = cell.hazards == "proportional"
@@ -160,27 +218,23 @@ def cox(cell: Cell, repeat: int) -> list[Found]:
     return out
 
 
-def bias(cell: Cell, repeat: int) -> list[Found]:
-    """Values of every metric, without intervals."""
-    found = evaluated(cell, repeat, (TRUTH, NARROW, NOISE), n_bootstrap=0)
-    return [one for one in found if one.kind == "value"]
-
-
 PH = "proportional"
 CENSORED = (0.2, 0.5, 0.8)
-TESTED = [
-    *(Cell(PH, 400, "exponential", 0, share) for share in CENSORED),
-    *(Cell(PH, 400, "administrative", 0, share) for share in CENSORED),
-    Cell(PH, 1000, "exponential", 0, 0.5),
+EXPONENTIAL = [Cell(PH, 400, "exponential", 0, share) for share in CENSORED]
+ADMINISTRATIVE = [Cell(PH, 400, "administrative", 0, share) for share in CENSORED]
+LARGER = [Cell(PH, 1000, "exponential", 0, share) for share in CENSORED]
+NOT_PROPORTIONAL = Cell("non-proportional", 400, "exponential", 0, 0.5)
+OTHER = [
     Cell("log-normal", 400, "exponential", 0, 0.5),
     Cell("non-linear", 300, "exponential", 0, 0.5),
-    Cell("non-proportional", 400, "exponential", 0, 0.5),
+    NOT_PROPORTIONAL,
 ]
 DEPENDENT = [
     Cell(PH, 400, "risk", 1, 0.5),
     Cell(PH, 400, "risk", -1, 0.5),
     Cell(PH, 400, "staggered", 0, 0.5),
 ]
+# Large enough for a bias to show.
 LARGE = [
     Cell(PH, 2000, "exponential", 0, 0.5),
     Cell(PH, 2000, "administrative", 0, 0.5),
@@ -189,19 +243,16 @@ LARGE = [
     Cell(PH, 2000, "risk", -1, 0.5),
     Cell(PH, 2000, "staggered", 0, 0.5),
 ]
-COX = [
-    Cell(PH, 400, "exponential", 0, 0.2),
-    Cell(PH, 400, "exponential", 0, 0.8),
-    Cell(PH, 1000, "exponential", 0, 0.5),
-    Cell("non-proportional", 400, "exponential", 0, 0.5),
-]
 
 PARTS = {
-    "tests": Part(tests_of_evaluate, TESTED + DEPENDENT, 400),
-    "evaluate": Part(evaluated, TESTED + DEPENDENT, 200),
-    "over time": Part(over_time, TESTED[:6] + DEPENDENT, 200),
-    "differences": Part(differences, TESTED[:6], 200),
-    "cox": Part(cox, COX, 400),
+    "sizes": Part(sizes, [*EXPONENTIAL, *ADMINISTRATIVE[1:], *OTHER, *DEPENDENT], 200),
+    "power": Part(power, [*EXPONENTIAL, *LARGER], 100),
+    "evaluate": Part(intervals, [*EXPONENTIAL, *ADMINISTRATIVE[1:], *OTHER, *DEPENDENT], 200),
+    "over time": Part(over_time, [*EXPONENTIAL, *ADMINISTRATIVE[1:], *DEPENDENT], 200),
+    "curve": Part(curve, [*EXPONENTIAL, ADMINISTRATIVE[1]], 200),
+    "differences": Part(differences, [*EXPONENTIAL, ADMINISTRATIVE[1]], 200),
+    "cox": Part(cox, [EXPONENTIAL[0], EXPONENTIAL[2], LARGER[1], NOT_PROPORTIONAL], 200),
+    "report": Part(reports, [EXPONENTIAL[0], EXPONENTIAL[1], LARGER[1]], 200),
     "bias": Part(bias, LARGE, 60),
 }
 
@@ -210,24 +261,27 @@ def one(part: str, hazards: str, n: int, design: str, strength: float, censored:
     """Run a batch of repeats of one part on one design, and sum up."""
     cell = Cell(hazards, n, design, strength, censored)
     started = time.process_time()
-    found: list[Found] = []
+    found: list[tuple[int, Found]] = []
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for repeat in range(batch * BATCH, (batch + 1) * BATCH):
-            found += PARTS[part].compute(cell, repeat)
+            found += [(repeat, one) for one in PARTS[part].compute(cell, repeat)]
     seconds = round(time.process_time() - started, 1)
     first = dict(zip(IDENTITY, (part, *cell, batch), strict=True))
     return [{**first, **row, "seconds": seconds} for row in summed(found)]
 
 
-def summed(found: list[Found]) -> Iterator[dict[str, Any]]:
-    """Return for each number in how many repeats it was there, how often it hit, and its mean."""
-    table = pd.DataFrame([{**one._asdict(), "hit": one.hit, "outside": one.outside} for one in found])
+def summed(found: list[tuple[int, Found]]) -> Iterator[dict[str, Any]]:
+    """Return for each number in how many repeats it was there, how many there were, how many hit, and their mean."""
+    table = pd.DataFrame(
+        [{"repeat": repeat, **one._asdict(), "hit": one.hit, "outside": one.outside} for repeat, one in found]
+    )
     table = table[table["value"].notna()]
     for key, rows in table.groupby(["model", "what", "at", "kind"], sort=False):
         yield {
             **dict(zip(("model", "what", "at", "kind"), key, strict=True)),
-            "repeats": len(rows),
+            "repeats": rows["repeat"].nunique(),
+            "numbers": len(rows),
             "hits": rows["hit"].sum(),
             "outside": rows["outside"].sum(),
             "value": rows["value"].mean(),

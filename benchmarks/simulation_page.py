@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from population import HIGH, HORIZONS, NARROW, NOISE, TRUTH, Cell
+from population import HIGH, HORIZONS, TRUTH, Cell
 from studies import markdown
 
 # Goals, set before the runs.
@@ -22,16 +22,16 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per number and design: share of hits with its Monte Carlo error, bias with its own."""
     rows = rows.assign(at=rows["at"].fillna(""), model=rows["model"].fillna(""))
     rows["total"], rows["second"] = (
-        rows["value"] * rows["repeats"],
-        rows["squares"] + rows["repeats"] * rows["value"] ** 2,
+        rows["value"] * rows["numbers"],
+        rows["squares"] + rows["numbers"] * rows["value"] ** 2,
     )
     grouped = rows.groupby(KEYS, sort=False)
-    out = grouped[["repeats", "hits", "outside", "total", "second"]].sum()
+    out = grouped[["repeats", "numbers", "hits", "outside", "total", "second"]].sum()
     out["target"] = grouped["target"].mean()
     out = out.reset_index()
-    out["share"] = out["hits"] / out["repeats"]
-    out["value"] = out["total"] / out["repeats"]
-    spread = np.maximum(out["second"] / out["repeats"] - out["value"] ** 2, 0)
+    out["share"] = out["hits"] / out["numbers"]
+    out["value"] = out["total"] / out["numbers"]
+    spread = np.maximum(out["second"] / out["numbers"] - out["value"] ** 2, 0)
     out["error"] = np.where(
         out["kind"] == "value",
         np.sqrt(spread / np.maximum(out["repeats"] - 1, 1)),
@@ -82,7 +82,7 @@ def criteria(rows: pd.DataFrame) -> list[tuple[str, str, str, str]]:
         (
             "intervals that exclude their own estimate",
             "none",
-            f"{intervals['outside'].sum():.0f} of {intervals['repeats'].sum():,.0f}",
+            f"{intervals['outside'].sum():.0f} of {intervals['numbers'].sum():,.0f}",
             "yes" if len(intervals) and intervals["outside"].sum() == 0 else "no",
         )
     )
@@ -94,12 +94,8 @@ def criteria(rows: pd.DataFrame) -> list[tuple[str, str, str, str]]:
         )
     called = found[found["what"] == "called helpful"]
     if len(called):
-        out.append(
-            _counted(
-                "noise called helpful", f"in at most {MOST_CALLED_HELPFUL:.0%} of the reports", called["share"] <= MOST_CALLED_HELPFUL,
-                f"most often {called['share'].max():.3f}",
-            )
-        )  # fmt: skip
+        goal, few = f"in at most {MOST_CALLED_HELPFUL:.0%} of the reports", called["share"] <= MOST_CALLED_HELPFUL
+        out.append(_counted("noise called helpful", goal, few, f"most often {called['share'].max():.3f}"))
     return out
 
 
@@ -180,8 +176,8 @@ def _sizes(found: pd.DataFrame) -> list[str]:
         "## Sizes",
         "",
         "How often a p-value is at most 0.05 where the null hypothesis is true. Three numbers in a field are those at "
-        "the early, median and late horizon (quartiles of the event times); of the tests of a Cox model, the lowest and "
-        "the highest of all features. The Monte Carlo error of a size of 0.05 is "
+        "the early, median and late horizon (quartiles of the event times); of the tests of a Cox model, the lowest "
+        "and the highest of all features. The Monte Carlo error of a size of 0.05 is "
         f"{_errors(null, 0.05)}.",
         "",
     ]
@@ -212,9 +208,7 @@ def _coverage(found: pd.DataFrame) -> list[str]:
 
 def _biases(found: pd.DataFrame) -> list[str]:
     lines = ["## Bias", "", "Mean minus the value in an endless cohort, with its Monte Carlo error.", ""]
-    models: Sequence[str] = [
-        model for model in (TRUTH, NARROW, NOISE) if model in set(found.loc[found["part"] == "bias", "model"])
-    ]
-    for model in models:
+    own = found[found["part"] == "bias"]
+    for model in dict.fromkeys(own["model"]):
         lines += [f"{model.capitalize()}:", "", *bias_table(found, model)]
     return lines

@@ -1,4 +1,4 @@
-"""Every p-value and interval that ``evaluate``, the command line and the report print, and which rows answer for it.
+"""Every p-value and interval that ``evaluate``, ``compare``, ``info`` and the report print, and what answers for it.
 
 Kept as data, so that ``tests/test_simulation.py`` can compare it with what is printed: a number that is missing here
 fails a test, and so does one that the study has no rows of.
@@ -8,14 +8,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-# Part of the study and name in its rows; a text where another study, or nothing, answers, and why.
-Answer = tuple[str, str] | str
 
-_LEAF = re.compile(r"(.*_)?(p|p_value|lower|low|interval|band)$")  # an upper limit has a lower one beside it
+class Printed(NamedTuple):
+    """A number that claims something about chance.
+
+    Attributes
+    ----------
+    what
+        What it is.
+    kind
+        ``"p"`` or ``"interval"``.
+    rows
+        Part of the study and name in its rows; none where ``instead`` says why.
+    where
+        A metric of evaluate or compare, a path in the numbers of the report or of ``dcsurv info --json``, a figure.
+    instead
+        Why the study has no rows of it.
+    """
+
+    what: str
+    kind: str
+    rows: tuple[str, str] | None
+    where: tuple[str, ...]
+    instead: str = ""
+
+
+BANDS = "[its own study](../bands/README.md)"
+PRINTED = [
+    Printed("C-td", "interval", ("evaluate", "C-td"), ("evaluate: C-td", "report: discrimination/metrics/C-td/lower")),
+]
+
+_LEAF = re.compile(r"(.*_)?(p|p_value|p_corrected|lower|low|interval|band)$")  # upper limits stand beside lower ones
 # Rows of tables are told apart by these.
 _NAMES = ("metric",)
 
@@ -26,11 +53,10 @@ def limits_in(numbers: Any, path: str = "") -> Iterator[str]:
         name = "".join(f"/{_brief(numbers[key])}" for key in _NAMES if key in numbers)
         for key, value in numbers.items():
             here = f"{path}{name}/{key}"
-            if _LEAF.match(str(key)):
-                if value is not None and value == value:  # NaN is not printed
-                    yield here.lstrip("/")
-            else:
-                yield from limits_in(value, f"{path}{name}/{key}")
+            if not _LEAF.match(str(key)):
+                yield from limits_in(value, here)
+            elif value is not None and value == value:  # NaN is not printed
+                yield here.lstrip("/")
     elif isinstance(numbers, list | tuple):
         for one in numbers:
             yield from limits_in(one, path)
@@ -41,12 +67,7 @@ def _brief(metric: str) -> str:
     return metric.partition(" at ")[0]
 
 
-def limits_of(table: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return which metrics of a table of ``evaluate`` have a p-value and which an interval."""
-    kinds = {"p_value": "p", "lower": "interval"}
-    return {
-        (metric, kind)
-        for column, kind in kinds.items()
-        if column in table
-        for metric in table.loc[table[column].notna(), "metric"]
-    }
+def limits_of(table: pd.DataFrame) -> set[str]:
+    """Return which metrics of a table of ``evaluate`` or ``compare`` have a p-value or an interval."""
+    columns = [name for name in ("p_value", "lower") if name in table]
+    return set(table.loc[table[columns].notna().any(axis=1), "metric"])

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from population import HIGH, HORIZONS, TRUTH, Cell
+from printed import PRINTED
 from studies import markdown
 
 # Goals, set before the runs.
@@ -166,7 +167,7 @@ def page(rows: pd.DataFrame) -> str:
         return "\n".join([*lines, "Nothing was run yet.", ""])
     found = summary(rows)
     lines += ["## Goals", "", *markdown(["what", "goal", "found", "reached"], criteria(rows))]
-    lines += _sizes(found) + _coverage(found) + _biases(found)
+    lines += _sizes(found) + _coverage(found) + _biases(found) + _printed(found)
     return "\n".join(lines)
 
 
@@ -200,7 +201,13 @@ def _errors(found: pd.DataFrame, share: float) -> str:
 
 def _coverage(found: pd.DataFrame) -> list[str]:
     intervals = found[found["kind"] == "interval"]
-    lines = ["## Coverage of 95 % intervals", "", f"The Monte Carlo error of 0.95 is {_errors(intervals, 0.95)}.", ""]
+    lines = [
+        "## Coverage",
+        "",
+        "How often a 95 % interval holds the value of an endless cohort; three numbers in a field as above. The Monte "
+        f"Carlo error of 0.95 is {_errors(intervals, 0.95)}.",
+        "",
+    ]
     for (part, model), own in intervals.groupby(["part", "model"], sort=False):
         lines += [f"{part.capitalize()}, {model}:", "", *share_table(own, own["what"])]
     return lines
@@ -212,3 +219,24 @@ def _biases(found: pd.DataFrame) -> list[str]:
     for model in dict.fromkeys(own["model"]):
         lines += [f"{model.capitalize()}:", "", *bias_table(found, model)]
     return lines
+
+
+def _printed(found: pd.DataFrame) -> list[str]:
+    """Return the inventory of what is printed, each with the range over designs and horizons."""
+    table = []
+    for one in PRINTED:
+        held = one.instead
+        if one.rows is not None:
+            rows = found[(found["part"] == one.rows[0]) & (found["what"] == one.rows[1]) & (found["kind"] == one.kind)]
+            rows = rows[rows.index.isin(under_null(rows).index)] if one.kind == "p" else rows
+            share = rows["share"]
+            held = f"{_short(share.min())} to {_short(share.max())}" if len(share) else "not run yet"
+        table.append([one.what, {"p": "p-value", "interval": "95 % interval"}[one.kind], ", ".join(one.where), held])
+    return [
+        "## Printed",
+        "",
+        "Every p-value and interval that is printed; lowest and highest size, or coverage, over designs and horizons. "
+        "A test compares this list with what is printed.",
+        "",
+        *markdown(["number", "claims", "where", "found"], table),
+    ]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.cohort import usable_horizons
+from dcsurv.cohort import OutcomeColumns, usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import describe_time
 from dcsurv.follow_up import FollowUp, study_follow_up
@@ -56,6 +56,8 @@ class Study:
     subgroups: Sequence[str] | Mapping[str, Any] | None
     patients: Sequence[tuple[str, int]] | None
     data_name: str | None
+    outcome: OutcomeColumns | None  # where the table kept the outcome, if anybody knows
+    file_holds: str | None  # what the model's file holds, if it is another model than this one
     seen: bool
     as_array: bool
     curves: SurvivalCurves

@@ -86,14 +86,14 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Folded:
     """Blocks behind a line that opens them; on paper they are open."""
 
     title: str
     blocks: Sequence[Block]
 
 
-Block: TypeAlias = Paragraph | Bullets | TableBlock | Pairs | Pictures | Tiles | Answers | Fold
+Block: TypeAlias = Paragraph | Bullets | TableBlock | Pairs | Pictures | Tiles | Answers | Folded
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Section:
         finally:
             inside, self.blocks = self.blocks, shown
             if inside:
-                self.blocks.append(Fold(title, inside))
+                self.blocks.append(Folded(title, inside))
 
     def pictures(self) -> list[Picture]:
         """Return the figures of this section, folded ones too."""
@@ -161,7 +161,7 @@ class Section:
 
 def _pictures(blocks: Sequence[Block]) -> Iterator[Picture]:
     for block in blocks:
-        if isinstance(block, Fold):
+        if isinstance(block, Folded):
             yield from _pictures(block.blocks)
         elif isinstance(block, Pictures):
             yield from block.pictures

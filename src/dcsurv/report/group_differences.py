@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 _Z = 1.959963984540054  # of a 95 % interval
@@ -31,24 +30,15 @@ def group_differences(groups: pd.DataFrame) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for row in groups.to_dict("records"):
         named = {"column": row["column"], "group": row["group"]}
-        own, spread, other, others_spread = (
-            float(row.get(key, np.nan)) for key in ("c_td", "sd_c_td", "others_c_td", "others_sd_c_td")
-        )
-        error = math.hypot(spread, others_spread)
-        if error > 0:  # also False for NaN
-            gap = own - other
-            rows.append(
-                named
-                | {"metric": "C-td", "difference": gap, "lower": gap - _Z * error, "upper": gap + _Z * error}
-                | {"p": _two_sided(gap / error)}
-            )
-        own, spread, other, others_spread = (
-            float(row.get(key, np.nan)) for key in ("ratio", "sd_ratio", "others_ratio", "others_sd_ratio")
-        )
+        own, spread, other, others_spread = _measured(row, "c_td")
+        gap, error = own - other, math.hypot(spread, others_spread)
+        if error > 0 and math.isfinite(gap):
+            ends = {"lower": gap - _Z * error, "upper": gap + _Z * error}
+            rows.append(named | {"metric": "C-td", "difference": gap, **ends, "p": _two_sided(gap / error)})
+        own, spread, other, others_spread = _measured(row, "ratio")
         if own > 0 and other > 0:
-            error = math.hypot(spread / own, others_spread / other)
+            gap, error = math.log(own / other), math.hypot(spread / own, others_spread / other)
             if error > 0:
-                gap = math.log(own / other)
                 ends = {"lower": math.exp(gap - _Z * error), "upper": math.exp(gap + _Z * error)}
                 rows.append(named | {"metric": "O/E", "ratio": own / other, **ends, "p": _two_sided(gap / error)})
     table = pd.DataFrame(rows).reindex(columns=_COLUMNS)
@@ -63,6 +53,12 @@ def holm(p: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p) - place) * p[k]))
         corrected[k] = largest
     return corrected
+
+
+def _measured(row: dict[Any, Any], name: str) -> list[float]:
+    """Return a value and its standard deviation, of the group and of the others; NaN for what is not there."""
+    keys = (name, f"sd_{name}", f"others_{name}", f"others_sd_{name}")
+    return [float("nan") if row.get(key) is None else float(row[key]) for key in keys]
 
 
 def _two_sided(z: float) -> float:

@@ -30,6 +30,8 @@ from dcsurv.report.study import Study
 
 # A width of the interval of C that evaluations aim at (Riley and colleagues, Statistics in Medicine 41, 2022).
 _WIDEST = 0.1
+# With fewer events even an interval is a guess.
+_LEAST_EVENTS = 10
 _BASELINE = "Kaplan-Meier"
 
 
@@ -75,16 +77,18 @@ def discrimination(study: Study) -> Section:
 def imprecise(study: Study, rows: Sequence[dict[str, Any]]) -> str:
     """Say so, and how many events would do, if the interval of the model's C-td is wide; nothing otherwise."""
     own = next((row for row in rows if row["metric"] == "C-td" and row["model"] == study.name), None)
+    if study.n_events < _LEAST_EVENTS:
+        return f"All of this rests on {plural(study.n_events, 'event')}: nothing can be judged by it."
     if own is None or own["lower"] is None or not np.isfinite(own["upper"] - own["lower"]):
         return ""
     width = own["upper"] - own["lower"]
     if width <= _WIDEST:
         return ""
     # A standard error falls with the root of the number of events.
-    needed = int(np.ceil(study.n_events * (width / _WIDEST) ** 2 / 10)) * 10
+    needed = max(10, round(study.n_events * (width / _WIDEST) ** 2, -1))
     return (
         f"{plural(study.n_events, 'event')} of these patients leave C-td open between {number(own['lower'], 2)} and "
-        f"{number(own['upper'], 2)}; about {needed:,} would bring that to a width of {_WIDEST}. Read the intervals, "
+        f"{number(own['upper'], 2)}; about {needed:,.0f} would bring that to a width of {_WIDEST}. Read the intervals, "
         "not the single numbers."
     )
 

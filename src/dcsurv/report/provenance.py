@@ -34,7 +34,7 @@ def model(study: Study) -> Section:
         curves.interpolation
     ]
     section.say(
-        f"{study.name}, trained on {plural(trained.get('patients', 0), 'patient')} with "
+        f"{study.full_name}, trained on {plural(trained.get('patients', 0), 'patient')} with "
         f"{plural(trained.get('events', 0), 'event')}. "
         f"It predicts survival at {len(curves.times):,} times up to {study.when(float(curves.times[-1]))}; between "
         f"them curves run {words}."
@@ -54,7 +54,7 @@ def model(study: Study) -> Section:
     settings = _settings(estimator)
     with section.folded("All settings"):
         section.pairs("Settings", list(settings.items()))
-    section.numbers |= {"name": study.name, "settings": settings, "training": trained}
+    section.numbers |= {"name": study.full_name, "settings": settings, "training": trained}
     return section
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,8 +57,6 @@ class Study:
     subgroups: Sequence[str] | Mapping[str, Any] | None
     patients: Sequence[tuple[str, int]] | None
     data_name: str | None
-    outcome: OutcomeColumns | None  # where the table kept the outcome, if anybody knows
-    file_holds: str | None  # what the model's file holds, if it is another model than this one
     seen: bool
     as_array: bool
     curves: SurvivalCurves
@@ -67,15 +66,23 @@ class Study:
     horizons: list[float] = field(default_factory=list)
     left_out: list[tuple[float, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    outcome: OutcomeColumns | None = None  # where the table kept the outcome, if anybody knows
+    file_holds: str | None = None  # what the model's file holds, in words, if anybody knows
 
     @property
-    def name(self) -> str:
+    def full_name(self) -> str:
+        """What the model is, with its parts."""
         name: str = self.model.display_name
         return name
 
     @property
+    def name(self) -> str:
+        """What to call the model in tables and figures."""
+        return _short(self.full_name)
+
+    @property
     def reference_name(self) -> str:
-        name: str = self.reference.display_name
+        name = _short(self.reference.display_name)
         return name if name != self.name else f"{name} (reference)"
 
     @property
@@ -123,6 +130,11 @@ class Study:
         """Write a time with its unit; without years or months beside it if brief."""
         text = describe_time(t, self.unit, brief=brief)
         return text if self.unit else f"time {text}"
+
+
+def _short(name: str) -> str:
+    """Leave out what a model is made of: CalibratedEnsemble (2 × SplineAFT), recalibrated."""
+    return re.sub(r" \(.*\)", "", name)
 
 
 def make_study(

@@ -34,7 +34,7 @@ def summary(study: Study, sections: dict[str, Section]) -> Section:
         ("Can its probabilities be trusted?", trust),
         (f"Is it better than {study.reference_name}?" if study.reference else "", _difference(study, sections)),
         ("Is it better than no model?", _error(study, sections)),
-        ("Which model is this?", f"{study.name}. {which_model(study)}"),
+        ("Which model is this?", f"{study.full_name}. {which_model(study)}"),
         ("What are its limits?", _limits(study, sections)),
     ]
     section.blocks.append(Answers([(question, answer) for question, answer in answers if question and answer]))
@@ -122,7 +122,7 @@ def _trust(study: Study, sections: dict[str, Section]) -> tuple[str, dict[str, A
     least = min(corrected)
     if least < _CLEAR:
         return f"Not as they are. {told} ({tried}: {p_value(least)}.) Recalibrate before use.", numbers
-    return f"Nothing here speaks against it. {told} ({tried}: {p_value(least)}.)", numbers
+    return f"These tests do not speak against it. {told} ({tried}: {p_value(least)}.)", numbers
 
 
 def _error(study: Study, sections: dict[str, Section]) -> str:
@@ -142,7 +142,10 @@ def _difference(study: Study, sections: dict[str, Section]) -> str:
     if row is None:
         return ""
     gap = with_interval(row["difference"], row["lower"], row["upper"])
-    return f"On these patients its C-td is {gap} apart. One set of patients cannot settle it; validation can."
+    return (
+        f"On these patients its C-td minus that of {study.reference_name} is {gap}. One set of patients cannot settle "
+        "it; validation can."
+    )
 
 
 def _limits(study: Study, sections: dict[str, Section]) -> str:

@@ -132,7 +132,7 @@ def _reporting(titles: dict[str, str]) -> Section:
         "is known to you only."
     )
     with section.folded("The items of TRIPOD+AI"):
-        _tabulate(section, _ITEMS, titles, "item")
+        _tabulate(section, "Items", _ITEMS, titles)
     section.numbers["items_answered"] = [item for item, _, keys, _ in _ITEMS if keys]
     return section
 
@@ -147,7 +147,7 @@ def _judging(titles: dict[str, str]) -> Section:
         "the reviewer’s."
     )
     with section.folded("The questions of PROBAST+AI"):
-        _tabulate(section, _QUESTIONS, titles, "question")
+        _tabulate(section, "Questions", _QUESTIONS, titles)
     section.numbers["questions_answered"] = [
         name for names, _, keys, _ in _QUESTIONS if keys for name in names.split(", ")
     ]
@@ -155,15 +155,15 @@ def _judging(titles: dict[str, str]) -> Section:
 
 
 def _tabulate(
-    section: Section, items: Sequence[tuple[str, str, tuple[str, ...], str]], titles: dict[str, str], first: str
+    section: Section, caption: str, items: Sequence[tuple[str, str, tuple[str, ...], str]], titles: dict[str, str]
 ) -> None:
     rows = []
     for item, asks, keys, yours in items:
         where = "; ".join(titles[key] for key in keys if key in titles)
         rows.append([item, asks, where or "–", yours or "nothing"])
     section.table(
-        "Items" if first == "item" else "Questions",
-        [first, "what it asks for", "in this report", "left to you"],
+        caption,
+        ["item", "what it asks for", "in this report", "left to you"],
         rows,
         wordy=True,
         widths=("9%", "37%", "31%", "23%"),

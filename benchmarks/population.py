@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 HORIZONS = {"early": 0.25, "median": 0.5, "late": 0.75}
 REFERENCE_PATIENTS = 20_000
 # Cohorts of that size over which metrics that need outcomes are averaged.
-_COHORTS = 12
+_COHORTS = 6
 # The truth, and what is done to it: hazards of all too high; differences between patients too small; a feature without
 # an effect believed to have one; curves of other patients.
 TRUTH, HIGH, NARROW, MISLED, NOISE = "truth", "hazards x 1.35", "too narrow", "misled", "noise"
@@ -141,9 +141,9 @@ class Population:
         return self._survival[model, t]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=12)
 def endless(hazards: str, design: str, strength: float, censored: float) -> Population:
-    """Return the population of a design; the last two are kept."""
+    """Return the population of a design; the last ones are kept."""
     return Population(hazards, design, strength, censored)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from dcsurv import SurvivalCurves
@@ -38,10 +37,11 @@ class Given:
 
 def study_of(cohort: Any, curves: SurvivalCurves, horizons: list[float], n_bootstrap: int, seed: int) -> Study:
     """Return a study of one model on one cohort, as ``write_report`` makes it."""
+    model = Given("model", curves)
+    more = {"subgroups": GROUPS, "patients": None, "data_name": None, "seen": False, "same_cohort": False}
     return make_study(
-        Given("model", curves), cohort.X, cohort.y, X_train=None, y_train=None, reference=None, horizons=horizons,
-        unit="years", n_bootstrap=n_bootstrap, random_state=seed, subgroups=GROUPS, patients=None, data_name=None,
-        seen=False,
+        model, cohort.X, cohort.y, X_train=None, y_train=None, reference=None, horizons=horizons, unit="years",
+        n_bootstrap=n_bootstrap, random_state=seed, **more,
     )  # fmt: skip
 
 
@@ -63,7 +63,3 @@ def called_helpful(study: Study) -> bool:
     section = decisions.decisions(study)
     plt.close("all")
     raise NotImplementedError(section)
-
-
-def log(value: float) -> float:
-    return float(np.log(value))

@@ -110,7 +110,7 @@ def power(cell: Cell, repeat: int) -> list[Found]:
 
 def intervals(cell: Cell, repeat: int) -> list[Found]:
     """Return the intervals that ``dcsurv evaluate`` prints."""
-    found = evaluated(cell, repeat, [TRUTH, HIGH, NARROW], n_bootstrap=N_BOOTSTRAP, n_null=0)
+    found = evaluated(cell, repeat, [TRUTH, NARROW], n_bootstrap=N_BOOTSTRAP, n_null=0)
     return [one for one in found if one.kind == "interval"]
 
 
@@ -221,14 +221,9 @@ def cox(cell: Cell, repeat: int) -> list[Found]:
 PH = "proportional"
 CENSORED = (0.2, 0.5, 0.8)
 EXPONENTIAL = [Cell(PH, 400, "exponential", 0, share) for share in CENSORED]
-ADMINISTRATIVE = [Cell(PH, 400, "administrative", 0, share) for share in CENSORED]
+ADMINISTRATIVE = Cell(PH, 400, "administrative", 0, 0.5)
 LARGER = [Cell(PH, 1000, "exponential", 0, share) for share in CENSORED]
 NOT_PROPORTIONAL = Cell("non-proportional", 400, "exponential", 0, 0.5)
-OTHER = [
-    Cell("log-normal", 400, "exponential", 0, 0.5),
-    Cell("non-linear", 300, "exponential", 0, 0.5),
-    NOT_PROPORTIONAL,
-]
 DEPENDENT = [
     Cell(PH, 400, "risk", 1, 0.5),
     Cell(PH, 400, "risk", -1, 0.5),
@@ -244,16 +239,18 @@ LARGE = [
     Cell(PH, 2000, "staggered", 0, 0.5),
 ]
 
+USUAL = [*EXPONENTIAL, ADMINISTRATIVE, NOT_PROPORTIONAL, *DEPENDENT]
+
 PARTS = {
-    "sizes": Part(sizes, [*EXPONENTIAL, *ADMINISTRATIVE[1:], *OTHER, *DEPENDENT], 200),
-    "power": Part(power, [*EXPONENTIAL, *LARGER], 100),
-    "evaluate": Part(intervals, [*EXPONENTIAL, *ADMINISTRATIVE[1:], *OTHER, *DEPENDENT], 200),
-    "over time": Part(over_time, [*EXPONENTIAL, *ADMINISTRATIVE[1:], *DEPENDENT], 200),
-    "curve": Part(curve, [*EXPONENTIAL, ADMINISTRATIVE[1]], 200),
-    "differences": Part(differences, [*EXPONENTIAL, ADMINISTRATIVE[1]], 200),
+    "sizes": Part(sizes, USUAL, 200),
+    "power": Part(power, [*EXPONENTIAL, *LARGER], 60),
+    "evaluate": Part(intervals, USUAL, 200),
+    "over time": Part(over_time, USUAL, 200),
+    "curve": Part(curve, [*EXPONENTIAL, ADMINISTRATIVE], 100),
+    "differences": Part(differences, [*EXPONENTIAL, ADMINISTRATIVE], 100),
+    "report": Part(reports, [EXPONENTIAL[1], LARGER[1]], 200),
     "cox": Part(cox, [EXPONENTIAL[0], EXPONENTIAL[2], LARGER[1], NOT_PROPORTIONAL], 200),
-    "report": Part(reports, [EXPONENTIAL[0], EXPONENTIAL[1], LARGER[1]], 200),
-    "bias": Part(bias, LARGE, 60),
+    "bias": Part(bias, LARGE, 40),
 }
 
 
@@ -303,8 +300,8 @@ def main() -> None:
     tasks = [
         (name, *cell, batch)
         for name in options.part or PARTS
-        for cell in PARTS[name].cells
         for batch in range(-(-(options.repeats or PARTS[name].repeats) // BATCH))
+        for cell in PARTS[name].cells
     ]
     run_missing(rows, tasks, one, options.workers)
     rows.sort()

@@ -91,7 +91,7 @@ def simulate(
           enrolment decides how long;
         - ``"drift"``: the same, and later patients are older and sicker;
         - ``"centre"``: some centres follow for 3 years, others for up to 11;
-        - ``"risk"``: the sicker, the sooner lost, at a rate that follows the risk; see ``strength``.
+        - ``"risk"``: the sicker, the sooner lost, see ``strength``.
     n_patients : int
         How many patients to draw.
     hazards : {"proportional", "log-normal", "non-linear", "non-proportional"}, default "proportional"
@@ -107,8 +107,8 @@ def simulate(
         Share of the patients to be censored, between 0 and 1, which is met up to chance: the follow-up of all,
         and the years over which they are enrolled, are stretched by the same factor. None: the years above.
     strength : float, default 1.0
-        In the design ``"risk"``, the rate of censoring is proportional to exp(strength x log-risk): below 0, the
-        healthier, the sooner lost.
+        In the design ``"risk"`` the rate at which patients are lost is proportional to the exponential of this many
+        times their log-risk; below 0 the healthier are lost sooner. No other design uses it.
     random_state : int, default 0
         Seed.
 
@@ -136,7 +136,7 @@ def simulate(
     if not np.isfinite(strength):
         raise ValueError(f"strength is {strength!r}, but a finite number is expected.")
     stretch = 1.0 if censored is None else _stretch(design, hazards, float(censored), float(strength))
-    drawn = _draw(design, hazards, int(n_patients), random_state, strength)
+    drawn = _draw(design, hazards, int(n_patients), random_state, float(strength))
     longest = stretch * drawn.longest
     nodes = np.linspace(0, stretch * _CLOSED, _NODES + 1)[1:]
     if hazards != "proportional" or censored is not None:

@@ -34,9 +34,9 @@ class RiskTest(NamedTuple):
     --------
     >>> from dcsurv.follow_up import RiskTest
     >>> print(RiskTest(0.614, 0.00002))
-    predicted risk predicts censoring (concordance 0.61, p < 0.001)
+    Predicted risk predicts censoring (concordance 0.61, p < 0.001)
     >>> print(RiskTest(0.523, 0.34))
-    predicted risk hardly predicts censoring (concordance 0.52, p = 0.34)
+    Predicted risk hardly predicts censoring (concordance 0.52, p = 0.34)
     """
 
     concordance: float
@@ -49,10 +49,10 @@ class RiskTest(NamedTuple):
 
     def __str__(self) -> str:
         if np.isnan(self.p_value):
-            return "there are too few censorings at different times to say whether predicted risk predicts censoring"
+            return "There are too few censorings at different times to say whether predicted risk predicts censoring"
         p = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.{2 if self.p_value >= 0.01 else 3}f}"
         verb = "predicts" if self.depends else "hardly predicts"
-        return f"predicted risk {verb} censoring (concordance {self.concordance:.2f}, {p})"
+        return f"Predicted risk {verb} censoring (concordance {self.concordance:.2f}, {p})"
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class FollowUp:
         if not self.depends:
             return ""
         if self.by == "risk":
-            return f"{self.risk}."
+            return f"{self.describe_risk()}."
         named = [one for one in self.features if one.concordance >= _NAMED_ABOVE][:_MOST_NAMED]
         if not named:
             first = f" (most of all {self.features[0].feature})" if self.features else ""
@@ -173,6 +173,12 @@ class FollowUp:
         parts = [f"{one.feature} (concordance {one.concordance:.2f})" for one in named]
         listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         return f"{listed} predict{'s' if len(parts) == 1 else ''} censoring."
+
+    def describe_risk(self) -> str:
+        """Say how predicted risk predicts censoring, without a full stop; "" where there is nothing to say."""
+        if self.risk is None or np.isnan(self.risk.p_value):
+            return ""
+        return str(self.risk)
 
     def get_state(self) -> dict[str, Any]:
         """Return what a model file keeps: plain numbers, no rows of patients.

@@ -143,7 +143,7 @@ def study_risk(
     >>> cohort = simulate("risk", 1000)  # the sicker, the sooner lost
     >>> found = study_risk(1 - cohort.truth(5.0), cohort.y)
     >>> found.describe()
-    'predicted risk predicts censoring (concordance 0.6..., p < 0.001).'
+    'Predicted risk predicts censoring (concordance 0.6..., p < 0.001).'
     >>> len(found.followed_until)
     10
     """

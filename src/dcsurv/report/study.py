@@ -49,9 +49,7 @@ class Study:
     X_train: pd.DataFrame | None
     y_train: Outcome | None
     weigh_by: Outcome | None  # whose one censoring curve the metrics weigh by; None: that of the patients in y
-    follow_up: (
-        FollowUp  # what predicts censoring among these patients, features or predicted risk: weights follow it
-    )
+    follow_up: FollowUp  # what predicts censoring among these patients, features or predicted risk: weights follow it
     reference: Any
     unit: str | None
     n_bootstrap: int

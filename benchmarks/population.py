@@ -31,8 +31,9 @@ _COHORTS = 6
 # an effect believed to have one; curves of other patients.
 TRUTH, HIGH, NARROW, MISLED, NOISE = "truth", "hazards x 1.35", "too narrow", "misled", "noise"
 TOO_HIGH, NARROWED, BELIEVED = 1.35, 0.6, 0.5
-# Neighbours in predicted risk over which the truth is averaged where predictions do not keep its order.
-_NEIGHBOURS = 1000
+# Share of the patients, neighbours in predicted risk, over whom the truth is averaged where predictions do not keep its
+# order.
+_NEIGHBOURS = 0.05
 
 
 class Cell(NamedTuple):
@@ -191,7 +192,7 @@ def observed(true: FloatArray, predicted: FloatArray, *, ordered: bool) -> Float
     """Return the risk of patients with such a prediction: their own where predictions keep the true order."""
     if ordered:
         return 1 - true
-    order, width = np.argsort(predicted), min(_NEIGHBOURS, len(true))
+    order, width = np.argsort(predicted), int(_NEIGHBOURS * len(true))
     sums = np.concatenate([[0.0], np.cumsum((1 - true)[order])])
     first = np.clip(np.arange(len(true)) - width // 2, 0, len(true) - width)
     out = np.empty(len(true))

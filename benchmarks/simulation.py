@@ -24,8 +24,8 @@ import pandas as pd
 
 import reported
 from dcsurv import CoxPH
-from dcsurv.follow_up import study_follow_up
 from dcsurv.metrics import calibration_at_horizon, compare, evaluate, evaluate_over_time
+from dcsurv.metrics.censoring import study_censoring
 from dcsurv.training import one_thread
 from population import HIGH, MISLED, NARROW, TRUTH, Cell, draw, population_of, seed_of
 from studies import RESULTS, Rows, run_missing
@@ -98,9 +98,13 @@ def evaluated(cell: Cell, repeat: int, models: Sequence[str], **more: Any) -> li
 def sizes(cell: Cell, repeat: int) -> list[Found]:
     """Return the p-values that ``dcsurv evaluate`` prints about a perfect model and about the follow-up."""
     cohort = draw(cell, repeat)
-    p = study_follow_up(cohort.X, cohort.y).p_value
-    found = evaluated(cell, repeat, [TRUTH], n_null=N_NULL)
-    return [*(one for one in found if one.kind == "p"), Found("", "censoring by features", "", "p", p)]
+    followed = study_censoring(cohort.y, [cohort.truth], cohort.X)
+    censoring = {
+        "features": followed.p_value,
+        "predicted risk": np.nan if followed.risk is None else followed.risk.p_value,
+    }
+    out = [Found("", f"censoring by {what}", "", "p", p) for what, p in censoring.items()]
+    return out + [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL) if one.kind == "p"]
 
 
 def power(cell: Cell, repeat: int) -> list[Found]:

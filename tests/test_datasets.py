@@ -14,7 +14,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import kstest
+from scipy.stats import kstest, spearmanr
 
 from dcsurv import datasets, train_test_indices
 from dcsurv.datasets.simulated import Design, Hazards
@@ -345,7 +345,18 @@ def test_the_share_of_censored_patients_is_the_one_asked_for(design, hazards):
         assert cohort.truth.times[-1] >= cohort.could_follow.max() > cohort.y["time"][cohort.y["event"]].max()
 
 
+@pytest.mark.parametrize(("strength", "sign"), [(1.0, 1), (0.5, 1), (0.0, 0), (-1.0, -1)])
+def test_the_strength_says_who_is_lost_sooner(strength, sign):
+    cohort = datasets.simulate("risk", 4000, censored=0.5, strength=strength, random_state=3)
+    assert cohort.y["event"].mean() == pytest.approx(0.5, abs=0.03)
+    risk = 1 - np.ravel(cohort.truth(5.0))
+    found = spearmanr(risk, -cohort.could_follow).statistic
+    assert abs(found) < 0.05 if sign == 0 else sign * found > 0.15
+
+
 def test_wrong_choices_of_a_simulation_are_refused():
+    with pytest.raises(ValueError, match="strength is nan, but a finite number is expected"):
+        datasets.simulate("risk", 10, strength=float("nan"))
     with pytest.raises(ValueError, match=r"design is 'admin', but one of independent, .* is expected"):
         datasets.simulate("admin", 10)
     with pytest.raises(ValueError, match=r"hazards is 'weibull', but one of proportional, .* is expected"):

@@ -70,6 +70,7 @@ def simulate(
     *,
     hazards: Hazards = "proportional",
     censored: float | None = None,
+    strength: float = 1.0,
     random_state: int = 0,
 ) -> SimulatedCohort:
     """Draw a cohort with chosen hazards and a chosen kind of censoring.
@@ -90,7 +91,7 @@ def simulate(
           enrolment decides how long;
         - ``"drift"``: the same, and later patients are older and sicker;
         - ``"centre"``: some centres follow for 3 years, others for up to 11;
-        - ``"risk"``: the sicker, the sooner lost.
+        - ``"risk"``: the sicker, the sooner lost, see ``strength``.
     n_patients : int
         How many patients to draw.
     hazards : {"proportional", "log-normal", "non-linear", "non-proportional"}, default "proportional"
@@ -105,6 +106,9 @@ def simulate(
     censored : float or None, default None
         Share of the patients to be censored, between 0 and 1, which is met up to chance: the follow-up of all,
         and the years over which they are enrolled, are stretched by the same factor. None: the years above.
+    strength : float, default 1.0
+        In the design ``"risk"`` the rate at which patients are lost is proportional to the exponential of this many
+        times their log-risk; below 0 the healthier are lost sooner. No other design uses it.
     random_state : int, default 0
         Seed.
 
@@ -129,8 +133,10 @@ def simulate(
         raise ValueError(f"hazards is {hazards!r}, but one of {', '.join(get_args(Hazards))} is expected.")
     if censored is not None and not 0 < censored < 1:
         raise ValueError(f"censored is {censored!r}, but a share between 0 and 1 is expected, or None.")
-    stretch = 1.0 if censored is None else _stretch(design, hazards, float(censored))
-    drawn = _draw(design, hazards, int(n_patients), random_state)
+    if not np.isfinite(strength):
+        raise ValueError(f"strength is {strength!r}, but a finite number is expected.")
+    stretch = 1.0 if censored is None else _stretch(design, hazards, float(censored), float(strength))
+    drawn = _draw(design, hazards, int(n_patients), random_state, float(strength))
     longest = stretch * drawn.longest
     nodes = np.linspace(0, stretch * _CLOSED, _NODES + 1)[1:]
     if hazards != "proportional" or censored is not None:
@@ -156,7 +162,7 @@ class _Drawn:
     survival: Callable[[FloatArray], FloatArray]
 
 
-def _draw(design: Design, hazards: Hazards, n: int, random_state: int) -> _Drawn:
+def _draw(design: Design, hazards: Hazards, n: int, random_state: int, strength: float) -> _Drawn:
     rng = np.random.default_rng(random_state)
     year = rng.uniform(0, _ENROLMENT, n)
     drift = 0.25 * (year - _ENROLMENT / 2) if design == "drift" else np.zeros(n)
@@ -180,7 +186,7 @@ def _draw(design: Design, hazards: Hazards, n: int, random_state: int) -> _Drawn
     elif design == "centre":
         longest = np.array([_CENTRES[name] for name in centre]) * rng.uniform(0.8, 1.0, n)
     elif design == "risk":
-        longest = np.minimum(rng.exponential(10.0, n) * np.exp(-log_risk), _CLOSED)
+        longest = np.minimum(rng.exponential(10.0, n) * np.exp(-strength * log_risk), _CLOSED)
     return _Drawn(features, centre, year, time, longest, survival)
 
 
@@ -214,9 +220,9 @@ def _event_times(
 
 
 @lru_cache(maxsize=64)
-def _stretch(design: Design, hazards: Hazards, censored: float) -> float:
+def _stretch(design: Design, hazards: Hazards, censored: float, strength: float) -> float:
     """Return by how much follow-up is stretched for a share of the patients, on average, to be censored."""
-    drawn = _draw(design, hazards, _REFERENCE_PATIENTS, _REFERENCE_SEED)
+    drawn = _draw(design, hazards, _REFERENCE_PATIENTS, _REFERENCE_SEED, strength)
 
     def too_many(log_stretch: float) -> float:
         return float(drawn.survival(np.exp(log_stretch) * drawn.longest[:, None]).mean()) - censored

@@ -146,16 +146,17 @@ def goals(rows: pd.DataFrame) -> list[tuple[str, str, str, str]]:
     if not len(found):
         return []
     fresh = [Cell(*key) not in CHOSEN_ON for key in found.index]
-    low = found.stack()
     return [
         _goal("mean coverage of 90 % bands", LEAST_MEAN, float(found.to_numpy().mean())),
-        _goal("the same, designs that nothing was chosen on", LEAST_MEAN, float(found[fresh].to_numpy().mean())),
+        _goal("the same, designs that nothing was chosen on", LEAST_MEAN, float(found[fresh].stack().mean())),
         _goal("lowest mean over the designs at any time", LEAST_AT_A_TIME, float(found.mean(axis=0).min())),
-        _goal("lowest of any design at any time", LEAST_AT_A_TIME, float(low.min())),
+        _goal("lowest of any design at any time", LEAST_AT_A_TIME, float(found.to_numpy().min())),
     ]
 
 
 def _goal(what: str, goal: float, found: float) -> tuple[str, str, str, str]:
+    if np.isnan(found):
+        return what, f"at least {goal:.2f}", "not run yet", "–"
     return what, f"at least {goal:.2f}", f"{found:.3f}", "yes" if found >= goal else "no"
 
 
@@ -252,6 +253,10 @@ def _bounds(rows: pd.DataFrame, design: list[str]) -> list[str]:
         parts = [f"{get(lower)[at]:.3f} ({get(plain)[at]:.3f})" for at in CONFIDENCES]
         return [*parts, f"{get(size)[LEVEL]:.2f}", f"{get(both)[LEVEL]:.3f}", f"{get(finite)[LEVEL]:.0%}"]
 
+    summary = []
+    for name, frame in {"lower bound": lower, "quantile of the curve": plain}.items():
+        for what, get in {"mean": pd.DataFrame.mean, "lowest of any design": pd.DataFrame.min}.items():
+            summary.append([f"{name}, {what}", *(f"{get(frame)[at]:.3f}" for at in CONFIDENCES)])
     table = [[str(cell), *numbers(lambda frame, key=tuple(cell): frame.loc[key])] for cell, _ in ordered(lower)]
     table.append(["**all** | | | ", *numbers(lambda frame: frame.mean(axis=0))])
     heads = [f"lower, {at:.0%}" for at in CONFIDENCES]
@@ -262,6 +267,7 @@ def _bounds(rows: pd.DataFrame, design: list[str]) -> list[str]:
         "plain quantile of the predicted curve. Then, at 90 %, the median bound as a multiple of that quantile, the "
         "probability between both bounds, and the share of patients with a finite upper one.",
         "",
+        *markdown(["bound", *(f"{at:.0%}" for at in CONFIDENCES)], summary),
         *markdown([*design, *heads, "times the quantile", "both, 90%", "finite"], table),
     ]
 

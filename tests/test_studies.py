@@ -336,10 +336,10 @@ def test_the_study_of_bands_fits_counts_and_goes_on(tmp_path, monkeypatch):
     for name in ("CHOSEN_ON", "BOOTSTRAPPED"):
         monkeypatch.setattr(bands, name, [CELL])
     monkeypatch.setattr(bands, "REFITS", 2)
-    run(bands, monkeypatch, tmp_path, "--repeats", "1", "--bootstrap", "1")
+    run(bands, monkeypatch, tmp_path, "--repeats", "3", "--bootstrap", "1")
     rows = pd.read_csv(tmp_path / "rows.csv")
-    assert rows.groupby(["repeat", "bands"]).ngroups == bands.EXAMINED_FROM + 2
-    assert set(rows.loc[rows["repeat"] == bands.EXAMINED_FROM, "what"]) == {
+    assert rows.groupby(["repeat", "bands"]).ngroups == 4
+    assert set(rows.loc[rows["repeat"] == bands.CHOSEN_BEFORE, "what"]) == {
         "band", "lower bound", "quantile of the curve", "both bounds",
     }  # fmt: skip
     assert rows["coverage"].between(0, 1).all()
@@ -352,7 +352,7 @@ def test_the_study_of_bands_fits_counts_and_goes_on(tmp_path, monkeypatch):
     for part in ("## Goals", "## The constant", "| **8** |", "| bootstrap |", "| lower bound, mean |"):
         assert part in text
     monkeypatch.setattr(bands, "run", None)
-    run(bands, monkeypatch, tmp_path, "--repeats", "1", "--bootstrap", "1")
+    run(bands, monkeypatch, tmp_path, "--repeats", "3", "--bootstrap", "1")
     assert "Nothing was run yet" in bands.page(rows[:0])
 
 

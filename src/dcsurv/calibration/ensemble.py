@@ -220,7 +220,7 @@ class CalibratedEnsemble(SurvivalEstimator):
             y, self._on_nodes(mean), weight, censoring=self.follow_up_ or "marginal"
         )
         seen = self.map_.transform(self._on_nodes(mean))
-        self.time_bounds_ = self.bounds_from(y, seen, self._group(X), weight)
+        self.time_bounds_ = self.bounds_from(y, seen, self.groups_of(X), weight)
         self.refits_: list[CalibratedEnsemble] = []
         if self.bands == "bootstrap":
             template = type(self)(**{**self.get_params(deep=False), "bands": "folds", "n_members": n_folds})

@@ -200,7 +200,7 @@ class SurvivalModel(CurveModel):
             )
 
         def ends(chunk: Features) -> FloatArray:
-            found = bounds.interval(self.curves_of(chunk), self._group(chunk), 1 - confidence, both=side == "both")
+            found = bounds.interval(self.curves_of(chunk), self.groups_of(chunk), 1 - confidence, both=side == "both")
             return np.stack(found, axis=1)
 
         lower, upper = self._in_chunks(X, ends).T
@@ -228,7 +228,7 @@ class SurvivalModel(CurveModel):
         curves = self.predict_survival_function(X)
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(outcome))
-        self.time_bounds_ = self.bounds_from(outcome, curves, self._in_chunks(X, self._group), weight)
+        self.time_bounds_ = self.bounds_from(outcome, curves, self._in_chunks(X, self.groups_of), weight)
         return self
 
     def bounds_from(

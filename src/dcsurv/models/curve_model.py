@@ -220,8 +220,22 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         """
         return self._in_chunks(X, self._followed_to)
 
-    def _group(self, X: Features) -> IntArray:
-        return np.zeros(len(X), dtype=np.int64) if self.follow_up_ is None else self.follow_up_.assign(X)
+    def groups_of(self, prepared: Features) -> IntArray:
+        """Return in which group of alike follow-up each patient is.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        array of int
+            One group per patient; 0 for all where the features do not predict censoring.
+        """
+        if self.follow_up_ is None:
+            return np.zeros(len(prepared), dtype=np.int64)
+        return self.follow_up_.assign(prepared)
 
     def _followed_to(self, X: Features) -> FloatArray:
         return np.full(len(X), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(X)

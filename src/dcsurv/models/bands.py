@@ -62,7 +62,7 @@ class Backing:
     Parameters
     ----------
     times : array of shape (m,)
-        Ascending quantiles of the event times.
+        The first event time and ascending quantiles of all.
     patients : array of shape (m,)
         How many at each of them; between them the number runs linearly, outside it is held.
     """
@@ -75,7 +75,7 @@ class Backing:
         """Count in a cohort with at least one event that counts."""
         counted = np.ones(len(y), dtype=bool) if weight is None else weight > 0
         events = np.sort(y["time"][y["event"] & counted])
-        times = np.unique(np.quantile(events, np.arange(1, _QUANTILES + 1) / _QUANTILES, method="higher"))
+        times = np.unique(np.quantile(events, np.arange(_QUANTILES + 1) / _QUANTILES, method="higher"))
         risk = 1.0 - kaplan_meier(y, sample_weight=weight)(times)
         patients = np.searchsorted(events, times, side="right") / np.maximum(risk, 1.0 / len(y))
         return cls(times, np.minimum(patients, float(len(y))))
@@ -138,7 +138,7 @@ class BandSources(NamedTuple):
     def absolute_reach(self, times: FloatArray, level: float) -> FloatArray:
         """Return how far it reaches on the scale sqrt(-log S) for the number of patients at all, (T,)."""
         variance = np.add.reduce([numbers / (4 * backing(times)) for numbers, backing in self.fitted_on])
-        # Before the first events are seen, hazards are taken to be what they are there, so that S(0) is certain.
+        # Before the first event is seen, hazards are taken to be what they are there, so that S(0) is certain.
         first = min(float(backing.times[0]) for _, backing in self.fitted_on)
         begun = np.sqrt(np.clip(times / first, 0.0, 1.0)) if first > 0 else 1.0 * (times > 0)
         out: FloatArray = norm.ppf((1 + level) / 2) * begun * np.sqrt(variance)

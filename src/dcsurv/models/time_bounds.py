@@ -34,8 +34,8 @@ class TimeInterval(NamedTuple):
     >>> cohort = simulate("independent", 300)
     >>> model = CalibratedEnsemble(estimator=CoxPH(), n_members=2, random_state=0).fit(cohort.X, cohort.y)
     >>> bounds = model.predict_interval(cohort.X[:5], confidence=0.9)
-    >>> bool((bounds.lower < model.predict_survival_function(cohort.X[:5]).quantile(0.3)).all()), bounds.upper.min()
-    (True, inf)
+    >>> bool((bounds.lower < model.predict_survival_function(cohort.X[:5]).quantile(0.3)).all()), bounds.upper[0]
+    (True, np.float64(inf))
     """
 
     lower: FloatArray

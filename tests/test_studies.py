@@ -363,8 +363,9 @@ def test_goals_of_bands_look_at_every_design():
         for cell, early in ((truth.CELLS[0], 0.95), (truth.CELLS[1], 0.6))
         for at, held in zip(times, [early, *[0.95] * (len(times) - 1)], strict=True)
     ])  # fmt: skip
-    mean, fresh, anywhere, lowest = bands.goals(rows)
+    mean, fresh, anywhere, lowest, *elsewhere = bands.goals(rows)
     assert mean[2:] == ("0.935", "yes")
     assert fresh[2:] == (f"{(0.6 + 11 * 0.95) / 12:.3f}", "yes"), "the first design was used to choose"
     assert anywhere[2:] == ("0.775", "yes")
     assert lowest[2:] == ("0.600", "no")
+    assert [one[2:] for one in elsewhere] == [("not run yet", "–")] * 2

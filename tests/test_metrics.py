@@ -47,13 +47,15 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("from_train", [False, True])
 def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
-    """Duplicated patients' own pairs included."""
+    """A patient's pairs with its own copies are left out."""
     y, curves = random_cohort(7, **CASES[name])
     y_train = random_cohort(8, **{**CASES[name], "n": 200})[0] if from_train else None
     metrics = ["C-td", "CDAUC", "IBS", "DDC", "O/E"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # times left out, in the tiny cohort
-        prepared = PreparedMetrics(choose_metrics(metrics), Setting(y, curves, y_train))
+        prepared = PreparedMetrics(
+            choose_metrics(metrics), Setting(y, curves, y_train, weights_from="train" if from_train else "test")
+        )
         counts = next(resample_counts(len(y), 20, random_state=5))
         fast = prepared.resampled(counts)
         for b, row in enumerate(counts.astype(int)):
@@ -61,7 +63,7 @@ def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
             if not y["event"][drawn].any() or len(np.unique(y["time"][drawn])) < 3:
                 continue
             naive = {
-                "C-td": concordance_index_td(y[drawn], curves[drawn]),
+                "C-td": concordance_index_td(y, curves, sample_weight=row),
                 "CDAUC": cumulative_dynamic_auc(
                     y[drawn], curves[drawn], times=prepared.parts["CDAUC"].times, y_train=y_train
                 ).mean,
@@ -272,7 +274,11 @@ def test_default_times():
     y, _ = random_cohort(0)
     cohort = SortedCohort(y)
     events = np.sort(y["time"][y["event"]])
-    np.testing.assert_allclose(auc.default_times(cohort), np.linspace(events[0], events[-1], 51)[:-1])
+    np.testing.assert_allclose(auc.default_times(cohort, paper=True), np.linspace(events[0], events[-1], 51)[:-1])
+    first, last = auc.default_times(cohort)[[0, -1]]
+    assert np.mean(events <= first) == pytest.approx(0.05, abs=0.02)
+    end = last + (last - first) / 49
+    assert np.mean(y["time"] >= end) == pytest.approx(0.1, abs=0.02)
     assert brier.default_times(cohort)[[0, -1]].tolist() == np.quantile(y["time"], [0.05, 0.95]).tolist()
 
 

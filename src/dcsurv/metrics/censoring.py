@@ -13,6 +13,7 @@ from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight
 
 CensoringWeights: TypeAlias = Literal["before", "at"]
+WeightsFrom: TypeAlias = Literal["test", "train"]
 Censoring: TypeAlias = Literal["auto", "marginal", "by-features"] | FollowUp
 
 

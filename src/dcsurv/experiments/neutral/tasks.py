@@ -164,7 +164,7 @@ def scores_of(curves: SurvivalCurves, cohort: NeutralCohort, fold: int) -> dict[
     out: dict[str, float | None] = {"harrell_c": harrell(y, predicted_risk(curves)), "isbs": isbs(y, curves, y_train)}
     for metric in OWN_METRICS:
         try:
-            table = evaluate(y, curves, y_train, X=cohort.X.iloc[test], metrics=[metric])
+            table = evaluate(y, curves, X=cohort.X.iloc[test], metrics=[metric], n_null=0)
             value = float(table.loc[table["metric"] == metric, "value"].iloc[0])
             out[metric] = value if np.isfinite(value) else None
         except ValueError:  # too few patients for it

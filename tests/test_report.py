@@ -212,15 +212,20 @@ def test_difference_to_the_reference_is_paired(report, expected, metabric):
 def test_calibration_at_the_horizons_is_that_of_the_metrics(report, page, expected, metabric):
     curves, tables = expected
     rows = page.rows("horizon", "predicted risk", "observed risk")
+    distances = page.rows("horizon", "ICI", "E50", "E90")
     assert len(report.numbers["calibration"]["horizons"]) == 2
     for seen, t, text in zip(report.numbers["calibration"]["horizons"], HORIZONS, ("5 years", "10 years"), strict=True):
         own = metrics.calibration_at_horizon(metabric["y"], curves["model"], t, X=metabric["X"])
         for key in ("ici", "e50", "e90", "ratio", "expected_risk", "observed_risk"):
             assert seen[key] == getattr(own, key)
         ratio = value_of(tables["model"], "O/E", t)
+        recalibration = [value_of(tables["model"], f"Calibration {name}", t) for name in ("intercept", "slope")]
         gaps = [value_of(tables["model"], name, t) for name in ("ICI", "E50", "E90")]
         assert rows[text] == [
             f"{100 * own.expected_risk:.1f}%", f"{100 * own.observed_risk:.1f}%", printed(ratio, 2),
+            *(printed(row, 2) for row in recalibration),
+        ]  # fmt: skip
+        assert distances[text] == [
             *(f"{g['value']:.3f} [{g['floor']:.3f}, {g['null_95']:.3f}; p {p_text(g['p_value'])}]" for g in gaps),
         ]  # fmt: skip
 
@@ -381,7 +386,7 @@ def test_headings_contents_and_ids(page):
 
 @pytest.mark.parametrize(
     "words",
-    ["ties adjusted", "1/G(z−)", "reverse Kaplan-Meier", "Greenwood", "four knots", "Haider’s chi-square",
+    ["ties adjusted", "1/G(z−)", "reverse Kaplan-Meier", "Greenwood", "four knots", "outcomes drawn from the model’s own curves",
      "natural logarithm", "trapezoid", "p/(1 − p)", "percentiles of 40 bootstrap samples",
      "risks in a world without the other causes", "research software", "TRIPOD+AI"],
 )  # fmt: skip

@@ -210,7 +210,9 @@ def compare(
     -------
     DataFrame
         Columns ``metric, horizon, model, reference, value, reference_value, difference, lower, upper``. An interval
-        that excludes 0 tells the two models apart on this cohort.
+        that excludes 0 tells the two models apart on this cohort. Metrics with a null (ICI, E50, E90, DDC) have none: a
+        small cohort adds more to a small distance than to a large one, so that intervals of their differences miss the
+        truth far too often. Compare the models' p-values, intercepts and slopes instead.
     """
     if len(curves) < 2:
         raise ValueError(f"compare needs the curves of at least two models by name; got {list(curves)}.")
@@ -229,14 +231,16 @@ def compare(
         setting = Setting(outcome, own, y_train, convention, follow_up, horizons, weights_from)
         prepared = PreparedMetrics(chosen, setting)
         point[name] = prepared.once(None)
-        draws[name] = prepared.drawn(n_bootstrap, random_state)  # the same seed: the same patients
+        names = [metric.name for metric in chosen if not metric.null]
+        draws[name] = prepared.drawn(n_bootstrap, random_state, names) if names else {}  # the same seed: same patients
     rows = []
     for key, own_reference in point[base].items():
         for name in curves:
             if name == base or key not in point[name]:  # left out with a warning where it is undefined
                 continue
-            gap = draws[name][key] - draws[base][key]
-            lower, upper = percentile_interval(gap, confidence, key[0])
+            lower, upper = np.nan, np.nan
+            if key in draws[name]:
+                lower, upper = percentile_interval(draws[name][key] - draws[base][key], confidence, key[0])
             rows.append(
                 {
                     "metric": key[0],

@@ -97,19 +97,20 @@ def _at_horizons(
             }
         )
     if rows:
-        section.table(
-            "Survival of the cohort at the horizons",
-            ["horizon", "at risk", "events so far", "survival (95% interval)"],
-            [
+        with section.folded("The numbers at the horizons"):
+            section.table(
+                "Survival of the cohort at the horizons",
+                ["horizon", "at risk", "events so far", "survival (95% interval)"],
                 [
-                    study.when(r["horizon"]),
-                    f"{r['at_risk']:,}",
-                    f"{r['events']:,}",
-                    with_interval(r["survival"], r["lower"], r["upper"]),
-                ]
-                for r in rows
-            ],
-        )
+                    [
+                        study.when(r["horizon"]),
+                        f"{r['at_risk']:,}",
+                        f"{r['events']:,}",
+                        with_interval(r["survival"], r["lower"], r["upper"]),
+                    ]
+                    for r in rows
+                ],
+            )
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.cohort import usable_horizons
+from dcsurv.cohort import OutcomeColumns, usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import describe_time
 from dcsurv.follow_up import FollowUp, study_follow_up
@@ -64,15 +65,23 @@ class Study:
     horizons: list[float] = field(default_factory=list)
     left_out: list[tuple[float, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    outcome: OutcomeColumns | None = None  # where the table kept the outcome, if anybody knows
+    file_holds: str | None = None  # what the model's file holds, in words, if anybody knows
 
     @property
-    def name(self) -> str:
+    def full_name(self) -> str:
+        """What the model is, with its parts."""
         name: str = self.model.display_name
         return name
 
     @property
+    def name(self) -> str:
+        """What to call the model in tables and figures."""
+        return _short(self.full_name)
+
+    @property
     def reference_name(self) -> str:
-        name: str = self.reference.display_name
+        name = _short(self.reference.display_name)
         return name if name != self.name else f"{name} (reference)"
 
     @property
@@ -119,6 +128,11 @@ class Study:
         """Write a time with its unit; without years or months beside it if brief."""
         text = describe_time(t, self.unit, brief=brief)
         return text if self.unit else f"time {text}"
+
+
+def _short(name: str) -> str:
+    """Leave out what a model is made of: CalibratedEnsemble (2 × SplineAFT), recalibrated."""
+    return re.sub(r" \(.*\)", "", name)
 
 
 def make_study(

@@ -15,8 +15,9 @@ import pandas as pd
 from dcsurv.cohort import OutcomeColumns, usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import describe_time
-from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons
+from dcsurv.metrics.censoring import study_censoring
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome
 
@@ -48,7 +49,7 @@ class Study:
     y: Outcome
     X_train: pd.DataFrame | None
     y_train: Outcome | None
-    follow_up: FollowUp  # whether the features of the patients in X predict censoring: then weights follow them
+    follow_up: FollowUp  # what predicts censoring among these patients, features or predicted risk: weights follow it
     reference: Any
     unit: str | None
     n_bootstrap: int
@@ -103,9 +104,14 @@ class Study:
     def weighted_by(self) -> str:
         """Say where the censoring curve G comes from."""
         if self.follow_up.depends:
+            given = (
+                "the features, within groups of these patients that were followed alike"
+                if self.follow_up.by == "features"
+                else "the predicted risk, within tenths of it"
+            )
             return (
-                "G, the chance of not being censored, is estimated given the features, within groups of these patients "
-                "that were followed alike; patients count at times that at least 5% of their group could reach. "
+                f"G, the chance of not being censored, is estimated given {given}; patients count at times that at "
+                "least 5% of their group could reach, and at all times if four fifths of it had had the event before. "
             )
         return "G, the censoring curve, comes from the same patients. "
 
@@ -181,7 +187,7 @@ def make_study(
         y=outcome,
         X_train=train_frame,
         y_train=train,
-        follow_up=study_follow_up(frame, outcome),
+        follow_up=study_censoring(outcome, [curves], frame),
         reference=reference,
         unit=unit or getattr(model, "time_unit", None),
         as_array=as_array,

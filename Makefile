@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth simulation small \
-	neutral datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands \
+	simulation small neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -74,6 +74,10 @@ truth: $(VENV)/.development
 # Whether p-values and intervals hold where the truth is known (half an hour); writes docs/results/simulation.
 simulation: $(VENV)/.development
 	$(BIN)/python benchmarks/simulation.py
+
+# How often bands and bounds hold the truth in simulated cohorts; writes docs/results/bands.
+bands: $(VENV)/.development
+	$(BIN)/python benchmarks/bands.py
 
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development

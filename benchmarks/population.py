@@ -24,9 +24,9 @@ from dcsurv.metrics.inputs import SortedCohort
 
 FloatArray = npt.NDArray[np.float64]
 HORIZONS = {"early": 0.25, "median": 0.5, "late": 0.75}
-REFERENCE_PATIENTS = 20_000
+REFERENCE_PATIENTS = 10_000
 # Cohorts of that size over which metrics that need outcomes are averaged.
-_COHORTS = 6
+_COHORTS = 10
 # The truth, and what is done to it: hazards of all too high; differences between patients too small; a feature without
 # an effect believed to have one; curves of other patients.
 TRUTH, HIGH, NARROW, MISLED, NOISE = "truth", "hazards x 1.35", "too narrow", "misled", "noise"

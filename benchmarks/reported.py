@@ -38,7 +38,7 @@ class Given:
 def study_of(cohort: Any, curves: SurvivalCurves, horizons: list[float], n_bootstrap: int, seed: int) -> Study:
     """Return a study of one model on one cohort, as ``write_report`` makes it."""
     model = Given("model", curves)
-    more = {"subgroups": GROUPS, "patients": None, "data_name": None, "seen": False, "same_cohort": False}
+    more = {"subgroups": GROUPS, "patients": None, "data_name": None, "seen": False}
     return make_study(
         model, cohort.X, cohort.y, X_train=None, y_train=None, reference=None, horizons=horizons, unit="years",
         n_bootstrap=n_bootstrap, random_state=seed, **more,

@@ -243,6 +243,11 @@ def simulation(heading: str) -> str:
     return found[1].strip() if found else _NOT_RUN
 
 
+def _of_bands(header: str) -> str:
+    """Return a table of the study of bands and bounds."""
+    return _result("bands", header) if (RESULTS / "bands" / "README.md").exists() else _NOT_RUN
+
+
 def small() -> str:
     """Return the differences from CoxPH on small cohorts."""
     return _result("small", "| metric |")
@@ -407,6 +412,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "simulation-coverage": partial(simulation, "Coverage"),
     "simulation-bias": partial(simulation, "Bias"),
     "simulation-printed": partial(simulation, "Printed"),
+    "bands": lambda: _of_bands("| what |"),
+    "bounds": lambda: _of_bands("| bound |"),
     "small": small,
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,

@@ -62,8 +62,11 @@ class Population:
         times = np.quantile(y["time"][y["event"]], list(HORIZONS.values()))
         self.horizons = dict(zip(HORIZONS, (float(f"{t:.3g}") for t in times), strict=True))
         self.middle = log_hazard(self.cohort.truth.values).mean(axis=0)
-        risk = 1 - self.cohort.truth.evaluate(np.array([self.horizons["median"]]))[:, 0]
-        self.thresholds = tuple(float(level) for level in np.unique(np.round(np.quantile(risk, [0.25, 0.5, 0.75]), 2)))
+
+    def thresholds(self, when: str) -> list[float]:
+        """Return a low, a middle and a high threshold for decisions at a horizon, in whole percents."""
+        risk = 1 - self.survival(TRUTH, self.horizons[when])
+        return np.unique(np.round(np.quantile(risk, [0.25, 0.5, 0.75]), 2)).tolist()
 
     def curves(self, model: str, cohort: Any, seed: int = 0) -> SurvivalCurves:
         """Return what a model says about patients whose truth is known."""

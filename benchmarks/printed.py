@@ -37,10 +37,125 @@ class Printed(NamedTuple):
     instead: str = ""
 
 
-BANDS = "[its own study](../bands/README.md)"
 PRINTED = [
-    Printed("C-td", "interval", ("evaluate", "C-td"), ("evaluate: C-td", "report: discrimination/metrics/C-td/lower")),
+    *(
+        Printed(name, "interval", ("evaluate", name), (f"evaluate: {name}", *where))
+        for name, *where in (
+            ("C-td", "report: discrimination/metrics/C-td/lower"),
+            ("CDAUC", "report: discrimination/metrics/CDAUC/lower"),
+            ("IBS", "report: error/metrics/IBS/lower"),
+            ("O/E", "report: calibration/horizons/ratio_interval"),
+            ("Calibration intercept", "report: calibration/horizons/intercept_interval"),
+            ("Calibration slope", "report: calibration/horizons/slope_interval"),
+        )
+    ),
+    *(
+        Printed(name, "p", ("sizes", name), (f"evaluate: {name}", where))
+        for name, where in (
+            ("ICI", "report: calibration/horizons/ici_null/p_value"),
+            ("E50", "report: calibration/horizons/e50_null/p_value"),
+            ("E90", "report: calibration/horizons/e90_null/p_value"),
+            ("DDC", "report: distribution/d_calibration/p_value"),
+        )
+    ),
+    Printed("ICI and DDC, corrected", "p", ("sizes", "ICI and DDC, corrected"), ("report: summary/trust/p",)),
+    Printed("censoring by features", "p", ("sizes", "censoring by features"), ("info: follow_up/p_value",)),
+    Printed(
+        "censoring by predicted risk",
+        "p",
+        ("sizes", "censoring by predicted risk"),
+        ("report: follow-up/censoring/risk/p_value",),
+    ),
+    *(
+        Printed(f"{name}, difference between models", "interval", ("differences", f"{name} difference"), where)
+        for name, *where in (
+            ("C-td", "compare: C-td", "report: discrimination/difference/C-td/lower"),
+            ("CDAUC", "compare: CDAUC", "report: discrimination/difference/CDAUC/lower"),
+            ("IBS", "compare: IBS", "report: error/difference/IBS/lower"),
+            ("O/E", "compare: O/E"),
+            ("Calibration intercept", "compare: Calibration intercept"),
+            ("Calibration slope", "compare: Calibration slope"),
+        )
+    ),
+    Printed("AUC over time", "interval", ("over time", "AUC"), ("figure: auc",)),
+    Printed("Brier score over time", "interval", ("over time", "Brier"), ("figure: brier",)),
+    Printed("calibration curve", "interval", ("curve", "calibration curve"), ("figure: calibration",)),
+    Printed(
+        "Harrell’s C", "interval", ("report", "Harrell’s C"), ("report: discrimination/metrics/Harrell’s C/lower",)
+    ),
+    Printed("Uno’s C", "interval", ("report", "Uno’s C"), ("report: discrimination/metrics/Uno’s C/lower",)),
+    Printed(
+        "Kaplan-Meier survival",
+        "interval",
+        ("report", "Kaplan-Meier"),
+        ("report: follow-up/horizons/lower", "figure: follow-up"),
+    ),
+    *(
+        Printed(f"{name} in a group", "interval", ("report", f"{name} in groups"), where)
+        for name, *where in (
+            ("C-td", "report: subgroups/groups/c_td_lower", "figure: subgroups-c-td"),
+            ("O/E", "report: subgroups/groups/ratio_lower", "figure: subgroups-o-e"),
+        )
+    ),
+    *(
+        Printed(
+            f"{name} of a group against the others",
+            kind,
+            ("report", f"{name} of groups"),
+            (f"report: subgroups/differences/{name}/{key}",),
+        )
+        for name in ("C-td", "O/E")
+        for kind, key in (("interval", "lower"), ("p", "p"))
+    ),
+    Printed(
+        "groups, corrected",
+        "p",
+        ("report", "groups, corrected"),
+        ("report: subgroups/differences/C-td/p_corrected", "report: subgroups/differences/O/E/p_corrected"),
+    ),
+    Printed(
+        "hazard ratio of CoxPH",
+        "interval",
+        ("cox", "hazard ratio"),
+        ("info: hazard_ratios/lower", "report: hazards/hazard_ratios/lower", "figure: hazard-ratios"),
+    ),
+    Printed(
+        "coefficient of CoxPH",
+        "p",
+        ("cox", "coefficient"),
+        ("info: hazard_ratios/p", "report: hazards/hazard_ratios/p"),
+    ),
+    Printed(
+        "proportional hazards",
+        "p",
+        ("cox", "proportional hazards"),
+        ("info: proportional_hazards/p", "report: hazards/proportional_hazards/p"),
+    ),
+    Printed(
+        "effects of CoxPH over time", "interval", ("cox", "effect over time"), ("figure: hazard-ratios-over-time",)
+    ),
+    Printed(
+        "net benefit",
+        "interval",
+        ("decisions", "net benefit"),
+        ("report: decisions/net_benefit/lower", "figure: decision"),
+    ),
+    Printed(
+        "net benefit less that of treating all",
+        "interval",
+        ("decisions", "net benefit - treat all"),
+        ("report: decisions/net_benefit/over_all_lower",),
+    ),
+    Printed("survival of a patient", "interval", None, ("figure: examples",), "see the study of bands and bounds"),
 ]
+# What looks like a limit and claims nothing about chance, and figures without one.
+WITHOUT = {
+    "report: importance/importance/auc_drop_low": "lowest of the random orders, and said so",
+    "report: importance/importance/brier_rise_low": "lowest of the random orders, and said so",
+    "figure: importance-auc": "range over the random orders, and said so",
+    "figure: importance-brier": "range over the random orders, and said so",
+    "figure: d-calibration": "no interval",
+}
 
 _LEAF = re.compile(r"(.*_)?(p|p_value|p_corrected|lower|low|interval|band)$")  # upper limits stand beside lower ones
 # Rows of tables are told apart by these.

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from dcsurv import SurvivalCurves
-from dcsurv.report import decisions, follow_up, performance, subgroups
+from dcsurv.report import follow_up, performance, subgroups
 from dcsurv.report.blocks import Section
 from dcsurv.report.study import Study, make_study
 
@@ -56,10 +56,3 @@ def differences(numbers: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
     """Yield feature, metric and row of every difference between a group and the others."""
     for row in numbers["subgroups"]["differences"]:
         yield row["column"], row["metric"], row
-
-
-def called_helpful(study: Study) -> bool:
-    """Return whether the section on decisions says of any threshold at any horizon that the model helps."""
-    section = decisions.decisions(study)
-    plt.close("all")
-    raise NotImplementedError(section)

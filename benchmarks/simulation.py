@@ -24,8 +24,16 @@ import pandas as pd
 
 import reported
 from dcsurv import CoxPH
-from dcsurv.metrics import calibration_at_horizon, compare, evaluate, evaluate_over_time
+from dcsurv.metrics import (
+    calibration_at_horizon,
+    compare,
+    evaluate,
+    evaluate_over_time,
+    helpful_thresholds,
+    net_benefit,
+)
 from dcsurv.metrics.censoring import study_censoring
+from dcsurv.report.group_differences import holm
 from dcsurv.training import one_thread
 from population import HIGH, MISLED, NARROW, TRUTH, Cell, draw, population_of, seed_of
 from studies import RESULTS, Rows, run_missing
@@ -41,7 +49,7 @@ EFFECTS = {"age": 0.5, "marker": 0.4, "grade": 0.3, "treated": -0.4, "bmi": 0.0,
 
 
 class Found(NamedTuple):
-    """What one repeat says about one number: a p-value, an interval with its target, or a value with its target."""
+    """What one repeat says about one number: p, an interval or a value with its target, or whether it is called so."""
 
     model: str
     what: str
@@ -54,11 +62,13 @@ class Found(NamedTuple):
 
     @property
     def hit(self) -> float:
-        """Whether p is below the level, or the interval holds the target; NaN where there is neither."""
+        """Whether p is at most the level, the interval holds the target, or it was said; NaN where nothing is."""
         if np.isnan(self.value):
             return np.nan
         if self.kind == "p":
             return float(self.value <= LEVEL)
+        if self.kind == "called":
+            return self.value
         return float(self.lower <= self.target <= self.upper) if self.kind == "interval" else np.nan
 
     @property
@@ -104,7 +114,9 @@ def sizes(cell: Cell, repeat: int) -> list[Found]:
         "predicted risk": np.nan if followed.risk is None else followed.risk.p_value,
     }
     out = [Found("", f"censoring by {what}", "", "p", p) for what, p in censoring.items()]
-    return out + [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL) if one.kind == "p"]
+    out += [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL) if one.kind == "p"]
+    together = holm([one.value for one in out if one.what in ("ICI", "DDC")])
+    return [*out, Found(TRUTH, "ICI and DDC, corrected", "", "p", min(together))]
 
 
 def power(cell: Cell, repeat: int) -> list[Found]:
@@ -130,6 +142,11 @@ def reports(cell: Cell, repeat: int) -> list[Found]:
     for row in numbers["discrimination"]["metrics"]:
         limits = (row["value"], whole.target(TRUTH, row["metric"]), row["lower"], row["upper"])
         out.append(Found(TRUTH, row["metric"], "", "interval", *limits))
+    for row in numbers["subgroups"]["groups"]:
+        for key, what, target in (("ratio", "O/E", 1.0), ("c_td", "C-td", whole.target(TRUTH, "C-td"))):
+            if row["column"] == "centre" or what == "O/E":  # patients of one centre are like all
+                limits = (row[key], target, row[f"{key}_lower"], row[f"{key}_upper"])
+                out.append(Found(TRUTH, f"{what} in groups", "", "interval", *limits))
     lowest = 1.0
     for column, metric, row in reported.differences(numbers):
         if metric == "C-td" and column != "centre":
@@ -197,6 +214,27 @@ def differences(cell: Cell, repeat: int) -> list[Found]:
     return out
 
 
+def decisions(cell: Cell, repeat: int) -> list[Found]:
+    """Return net benefit, and its difference to treating all, with intervals; and whether models are called helpful."""
+    whole, cohort = population_of(cell), draw(cell, repeat)
+    out = []
+    for when, t in whole.horizons.items():
+        levels = whole.thresholds(when)
+        more = {"thresholds": levels, "n_bootstrap": N_BOOTSTRAP, "random_state": repeat}
+        table = net_benefit(cohort.y, cohort.truth, t, X=cohort.X, **more)
+        for row in table.to_dict("records"):
+            for what, key in (("net benefit", "net_benefit"), ("net benefit - treat all", "over_all")):
+                low, high = (f"{key}_{end}" if key == "over_all" else end for end in ("lower", "upper"))
+                target = whole.target(TRUTH, what, f"{when}, {row['threshold']}")
+                out.append(Found(TRUTH, what, when, "interval", row[key], target, row[low], row[high]))
+    for model in (NOISE, TRUTH):
+        curves = whole.curves(model, cohort, seed_of(cell, repeat))
+        more = {"n_bootstrap": N_BOOTSTRAP, "random_state": repeat}
+        table = helpful_thresholds(cohort.y, curves, list(whole.horizons.values()), X=cohort.X, **more)
+        out.append(Found(model, "called helpful", "", "called", float(table["helps"].any())))
+    return out
+
+
 def cox(cell: Cell, repeat: int) -> list[Found]:
     """Return coefficients of CoxPH with interval and p, the test of proportional hazards, and effects over time."""
     cohort = draw(cell, repeat)
@@ -252,6 +290,7 @@ PARTS = {
     "over time": Part(over_time, USUAL, 200),
     "curve": Part(curve, [*EXPONENTIAL, ADMINISTRATIVE], 100),
     "differences": Part(differences, [*EXPONENTIAL, ADMINISTRATIVE], 100),
+    "decisions": Part(decisions, [EXPONENTIAL[1], EXPONENTIAL[2], ADMINISTRATIVE, DEPENDENT[0]], 100),
     "report": Part(reports, [EXPONENTIAL[1], LARGER[1]], 200),
     "cox": Part(cox, [EXPONENTIAL[0], EXPONENTIAL[2], LARGER[1], NOT_PROPORTIONAL], 200),
     "bias": Part(bias, LARGE, 40),

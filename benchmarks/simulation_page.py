@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from population import HIGH, HORIZONS, TRUTH, Cell
+from population import HIGH, HORIZONS, NOISE, TRUTH, Cell
 from printed import PRINTED
 from studies import markdown
 
@@ -75,7 +75,7 @@ def criteria(rows: pd.DataFrame) -> list[tuple[str, str, str, str]]:
     strongest = p[p["model"] == HIGH].sort_values("share").groupby("cell").tail(1)
     what = f"power against {HIGH}, the strongest test, {LARGER:,} patients"
     out.append(_judged(what, f"at least {LEAST_POWER:g}", strongest[strongest["n"] == LARGER], LEAST_POWER, 1.0))
-    called = found[found["what"] == "called helpful"]
+    called = found[(found["kind"] == "called") & (found["model"] == NOISE)]
     goal = f"in at most {MOST_CALLED_HELPFUL:.0%} of the reports"
     return [*out, _judged("noise called helpful", goal, called, 0.0, MOST_CALLED_HELPFUL)]
 
@@ -97,7 +97,7 @@ def cells_in(found: pd.DataFrame) -> list[Cell]:
     return list(dict.fromkeys(found["cell"]))
 
 
-def share_table(found: pd.DataFrame, whats: Iterable[str], first: str = "") -> list[str]:
+def share_table(found: pd.DataFrame, whats: Iterable[str]) -> list[str]:
     """Return a row per design and a column per number; early, median and late horizon in one field."""
     whats = [what for what in dict.fromkeys(whats) if what in set(found["what"])]
     lines = []
@@ -155,7 +155,7 @@ def page(rows: pd.DataFrame) -> str:
         return "\n".join([*lines, "Nothing was run yet.", ""])
     found = summary(rows)
     lines += ["## Goals", "", *markdown(["what", "goal", "found", "reached"], criteria(rows))]
-    lines += _sizes(found) + _coverage(found) + _biases(found) + _printed(found)
+    lines += _sizes(found) + _coverage(found) + _called(found) + _biases(found) + _printed(found)
     return "\n".join(lines)
 
 
@@ -199,6 +199,13 @@ def _coverage(found: pd.DataFrame) -> list[str]:
     for (part, model), own in intervals.groupby(["part", "model"], sort=False):
         lines += [f"{part.capitalize()}, {model}:", "", *share_table(own, own["what"])]
     return lines
+
+
+def _called(found: pd.DataFrame) -> list[str]:
+    called = found[found["kind"] == "called"]
+    lines = ["## Decisions", "", "How often the report says of some threshold at some horizon that a model helps.", ""]
+    shown = called.assign(what=called["model"])
+    return lines + (share_table(shown, shown["what"]) if len(called) else ["Not run yet.", ""])
 
 
 def _biases(found: pd.DataFrame) -> list[str]:

@@ -410,6 +410,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "simulation-sizes": partial(simulation, "Sizes"),
     "simulation-power": partial(simulation, "Power"),
     "simulation-coverage": partial(simulation, "Coverage"),
+    "simulation-decisions": partial(simulation, "Decisions"),
     "simulation-bias": partial(simulation, "Bias"),
     "simulation-printed": partial(simulation, "Printed"),
     "bands": lambda: _of_bands("| what |"),

@@ -159,7 +159,7 @@ def test_a_page_can_be_made_of_nothing(tmp_path):
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """Where p-values and limits are printed by evaluate, compare, ``dcsurv info`` and a report with all its sections."""
+    """Where evaluate, compare, ``dcsurv info`` and a report with all its sections print p-values and limits."""
     folder = tmp_path_factory.mktemp("report")
     train, test = (simulate("exponential", 300, censored=0.5, random_state=seed) for seed in (1, 2))
     model = CoxPH(time_unit="years").fit(train.X, train.y)

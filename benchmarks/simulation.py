@@ -35,7 +35,7 @@ from dcsurv.metrics import (
 from dcsurv.metrics.censoring import study_censoring
 from dcsurv.report.group_differences import holm
 from dcsurv.training import one_thread
-from population import HIGH, MISLED, NARROW, TRUTH, Cell, draw, population_of, seed_of
+from population import HIGH, MISLED, NARROW, NOISE, TRUTH, Cell, draw, population_of, seed_of
 from studies import RESULTS, Rows, run_missing
 
 OUT = RESULTS / "simulation"

@@ -50,13 +50,12 @@ paper: $(VENV)/.development
 	mkdir -p docs/results/paper
 	cp -r reproduction/README.md reproduction/tables reproduction/figures reproduction/rows docs/results/paper/
 
-# Every model on twenty splits, the paper's networks on five (hours, most of them for DRSA; goes on after a kill), and
-# what ICI a perfect model would score, into docs/results/calibrated.
+# Every model on twenty splits, the paper's networks on five (hours, most of them for DRSA; goes on after a kill), into
+# docs/results/calibrated.
 calibrated: $(VENV)/.development
 	$(BIN)/dcsurv reproduce --protocol repeated --splits 20 -o reproduction/repeated
 	mkdir -p docs/results/calibrated
 	cp -r reproduction/repeated/README.md reproduction/repeated/tables reproduction/repeated/rows docs/results/calibrated/
-	$(BIN)/python benchmarks/ici_floor.py --folder reproduction/repeated
 
 # How the defaults of the calibrated model were chosen, on other cohorts; writes docs/results/development.
 development: $(VENV)/.development

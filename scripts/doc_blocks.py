@@ -41,7 +41,6 @@ TESTED_AS: dict[str, str | None] = {
     "make bench": None,  # hours of a quiet machine; its results are committed
     "make quality": None,  # the same
     "make calibrated": None,  # the same
-    "python benchmarks/ici_floor.py": None,  # the same; tests/test_goals.py draws a few
     "make development": None,  # the same
     "make truth": None,  # tests/test_studies.py, small
     "make small": None,  # the same

@@ -166,7 +166,7 @@ def goals() -> str:
             values = {m: float(row[f"{metric} mean"]) for m, row in own.items()}
             ours = values.pop(CALIBRATED)
             if metric.startswith("ICI"):
-                asked, goal = "", _within(cohort, metric, ours)
+                asked, goal = "", _within(cohort, metric)
             elif metric == "IBS":
                 gaps = [(float(row["difference"]), row["model"]) for row in below if row["dataset"] == cohort]
                 gap, rival = min(gaps, default=(0.0, ""))
@@ -209,16 +209,23 @@ def _reached(ours: float, limit: float | None, sign: int) -> str:
     return f"{'at least' if sign > 0 else 'at most'} {limit:.3f}: {told}"
 
 
-def _within(cohort: str, metric: str, ours: float) -> str:
-    """Say what a perfect model would score, on average and in all but one of twenty test parts."""
-    path = RESULTS / "calibrated" / "ici-floor.csv"
-    rows = _rows(path) if path.exists() else []
-    own = [row for row in rows if row["dataset"] == cohort and metric.endswith(f"Q{_whole(row['quartile'])}")]
-    if not own:
-        return "what a perfect model scores: not computed yet"
-    floor, high = (sum(float(row[name]) for row in own) / len(own) for name in ("floor", "p95"))
-    told = "yes" if ours <= high else f"no, {ours - high:.4f} above"
-    return f"a perfect model: {floor:.4f}, 95th percentile {high:.4f}; within: {told}"
+def _within(cohort: str, metric: str) -> str:
+    """Say in how many splits the model passes the test of calibration, and what a perfect model would score."""
+    name, _, quartile = metric.partition("@Q")
+    found = []
+    slug = CALIBRATED.replace(" ", "-")
+    for path in sorted((RESULTS / "calibrated" / "rows").glob(f"{cohort}_{slug}_s*.json")):
+        default = json.loads(path.read_text(encoding="utf-8"))["row"]["metrics"]["default"]
+        found.append([one for one in default if one["metric"] == name][int(quartile) - 1])
+    tested = [one for one in found if "p_value" in one]
+    if not tested:
+        return "p above .05 against a perfect model: not computed yet"
+    floor, high = (sum(one[part] for one in tested) / len(tested) for part in ("floor", "null_95"))
+    passed = sum(one["p_value"] > 0.05 for one in tested)
+    return (
+        f"p above .05 against a perfect model ({floor:.4f}, 95th percentile {high:.4f}): in {passed} of {len(tested)} "
+        "splits"
+    )
 
 
 def truth() -> str:
@@ -312,7 +319,6 @@ def metrics() -> str:
     for metric in list_metrics():
         name = metric.name + " at each horizon" * metric.per_horizon
         rows.append((name, metric.aspect, metric.meaning, metric.direction))
-        rows += [(one.name, "", one.meaning, "") for one in metric.company]
     return _table(["metric", "judges", "what it says", "better"], rows)
 
 
@@ -321,7 +327,6 @@ def conventions() -> str:
     rows = []
     for metric in list_metrics():
         rows.append((metric.name, metric.convention, metric.paper or "–"))
-        rows += [(one.name, one.convention, "the same" if metric.paper else "–") for one in metric.company]
     return _table(["metric", "default", "paper"], rows)
 
 

@@ -586,10 +586,14 @@ def test_too_little_is_said(tmp_path: Path) -> None:
         pd.DataFrame(np.random.default_rng(0).normal(size=(120, 30)), columns=[f"x{i}" for i in range(30)])
     )
     found = codes(check_cohort(cohort(tmp_path, wide)))
-    assert found["events-per-feature"].numbers["events_per_feature"] < 10
+    size = found["sample-size"]
+    assert size.severity == "warning"
+    assert size.parameter == "drop"
+    assert size.numbers["parameters"] == wide.shape[1] - 2 + 1  # three levels of a stage are two columns
+    assert size.numbers["patients_needed"] > 120 == size.numbers["patients"]
+    assert f"ask for {size.numbers['patients_needed']:,} patients" in size.message
+    assert "drop=" in size.remedy
     assert "events-per-bucket" in found
-    few = codes(check_cohort(cohort(tmp_path, patients(40))))
-    assert "few-events" in few
     none = codes(check_cohort(cohort(tmp_path, patients(40).assign(died=0))))
     assert none["no-events"].severity == "error"
     negative = patients(40)

@@ -225,7 +225,7 @@ def test_a_model_without_risk_loses_only_what_is_undefined():
     assert np.isfinite(table["value"]).all()
     with pytest.warns(UserWarning, match="O/E at .* is left out"):
         gaps = compare(y, {"some": random_cohort(0, n=50)[1], "certain": certain}, n_bootstrap=5)
-    assert set(gaps["metric"]) == {"C-td", "CDAUC", "IBS", "DDC", "ICI"}
+    assert set(gaps["metric"]) == {"C-td", "CDAUC", "IBS", "DDC", "E50", "E90", "ICI"}
 
 
 def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():
@@ -240,7 +240,7 @@ def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():
     assert (resampled["mean"] <= resampled["upper"]).all()
     inside = resampled[resampled["metric"].isin(["C-td", "CDAUC", "IBS", "O/E"])]
     assert ((inside["lower"] <= inside["value"]) & (inside["value"] <= inside["upper"])).all()
-    assert list(table["metric"][:6]) == ["C-td", "CDAUC", "IBS", "DDC", "DDC floor", "D-calibration p"]
+    assert list(table["metric"][:6]) == ["C-td", "CDAUC", "IBS", "DDC", "E50", "E50"]
     assert (table["convention"].str.len() > 10).all()
     again = evaluate(y, curves, n_bootstrap=200)
     assert table.equals(again)

@@ -21,6 +21,7 @@ from dcsurv import metrics
 from dcsurv.cohort import Horizon
 from dcsurv.cohort.evaluation import evaluate_curves
 from dcsurv.datasets import load_metabric
+from dcsurv.metrics.null import p_text
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.report import write_report
 from dcsurv.report.hazards import hazard_ratios
@@ -220,10 +221,11 @@ def test_calibration_at_the_horizons_is_that_of_the_metrics(report, page, expect
         )
         for key in ("ici", "e50", "e90", "ratio", "expected_risk", "observed_risk"):
             assert seen[key] == getattr(own, key)
-        ici, ratio = value_of(tables["model"], "ICI", t), value_of(tables["model"], "O/E", t)
+        ratio = value_of(tables["model"], "O/E", t)
+        gaps = [value_of(tables["model"], name, t) for name in ("ICI", "E50", "E90")]
         assert rows[text] == [
-            f"{100 * own.expected_risk:.1f}%", f"{100 * own.observed_risk:.1f}%", printed(ratio, 2), printed(ici),
-            f"{own.e50:.3f}", f"{own.e90:.3f}",
+            f"{100 * own.expected_risk:.1f}%", f"{100 * own.observed_risk:.1f}%", printed(ratio, 2),
+            *(f"{g['value']:.3f} [{g['floor']:.3f}, {g['null_95']:.3f}; p {p_text(g['p_value'])}]" for g in gaps),
         ]  # fmt: skip
 
 
@@ -231,8 +233,8 @@ def test_d_calibration_before_and_after_the_maps(report, page, expected, metabri
     curves, tables = expected
     before, after = report.numbers["distribution"]["d_calibration"]
     assert after["ddc"] == pytest.approx(value_of(tables["model"], "DDC")["value"])
-    assert after["floor"] == value_of(tables["model"], "DDC floor")["value"]
-    assert after["p"] == value_of(tables["model"], "D-calibration p")["value"]
+    for key in ("floor", "null_95", "p_value"):
+        assert after[key] == value_of(tables["model"], "DDC")[key]
     assert after["bins"] == metrics.d_calibration(metabric["y"], curves["model"]).bins.tolist()
     # Before the maps: the mean of the members, read on the ensemble's nodes.
     model = metabric["model"]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         paper_settings,
     )
     from dcsurv.persistence import load
+    from dcsurv.planning import SampleSize, sample_size
     from dcsurv.report import write_report
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
     from dcsurv.validation import Validation, validate
@@ -47,6 +48,7 @@ __all__ = [
     "Kamran",
     "ModelKind",
     "Recalibrated",
+    "SampleSize",
     "SplineAFT",
     "SplineCox",
     "SurvivalCurves",
@@ -66,6 +68,7 @@ __all__ = [
     "models",
     "paper_settings",
     "recalibrate",
+    "sample_size",
     "study_follow_up",
     "train_test_indices",
     "tune",
@@ -95,6 +98,7 @@ _ROOM_OF = {
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     **dict.fromkeys(("Validation", "validate"), "validation"),
+    **dict.fromkeys(("SampleSize", "sample_size"), "planning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),
     "SurvivalCurves": "curves",
     "ModelKind": "kinds",

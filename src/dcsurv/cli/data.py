@@ -30,8 +30,8 @@ def check(
 ) -> None:
     """Look at a table before anything is trained: what will hurt, and what to do about it.
 
-    Finds duplicate rows, times of 0, columns that give the outcome away, constant and id-like columns, too few events,
-    missing values and the last usable horizon. Ends with 1 if a model cannot be fitted.
+    Finds duplicate rows, times of 0, columns that give the outcome away, constant and id-like columns, too few patients
+    for the columns, missing values and the last usable horizon. Ends with 1 if a model cannot be fitted.
     """
     cohort = ask_cohort(data, outcome, features, reading)
     findings = check_cohort(cohort, parse_horizons(horizons, cohort.unit) if horizons else [])

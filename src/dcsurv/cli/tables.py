@@ -16,6 +16,10 @@ from dcsurv.cohort import Cohort, Finding, Horizon, ModelCard, describe_time
 from dcsurv.messages import plural, say
 
 _SHOWN_COLUMNS = 30
+_PERFECT = (
+    "In square brackets: what a perfect model would score on so few patients, on average and at most (in 95 of 100 "
+    "cohorts), and p, the chance that it would score no better than this model. Below 0.05 the model is not calibrated."
+)
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -101,6 +105,8 @@ def show_metrics(
     show_table(shell, title, table)
     shell.show()
     shell.show(_meanings({row["metric"] for row in first}))
+    if any(row.get("p_value") is not None for rows in columns.values() for row in rows):
+        shell.show(_PERFECT, style="dim", markup=False)
 
 
 def _meanings(names: set[str]) -> Grid:
@@ -109,19 +115,21 @@ def _meanings(names: set[str]) -> Grid:
 
     grid = Grid.grid(padding=(0, 2))
     for metric in list_metrics():
-        told = {metric.name: f"{metric.meaning} {metric.direction.capitalize()}."}
-        told |= {one.name: one.meaning for one in metric.company}
-        for name, meaning in told.items():
-            if name in names:
-                grid.add_row(Text(name, style="dim"), Text(meaning, style="dim"))
+        if metric.name in names:
+            told = f"{metric.meaning} {metric.direction.capitalize()}."
+            grid.add_row(Text(metric.name, style="dim"), Text(told, style="dim"))
     return grid
 
 
 def _cell(row: dict[str, Any]) -> str:
+    from dcsurv.metrics.null import p_text
+
     if row["value"] is None:
         return "undefined"
     text = f"{row['value']:.3f}"
-    if row.get("lower") is not None:
+    if row.get("p_value") is not None:
+        text += f" [{row['floor']:.3f}, {row['null_95']:.3f}; p {p_text(row['p_value'])}]"
+    elif row.get("lower") is not None:
         text += f" ({row['lower']:.3f} to {row['upper']:.3f})"
     elif row.get("sd") is not None:
         text += f" ± {row['sd']:.3f}"

@@ -13,12 +13,14 @@ from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.horizons import last_usable_time, least_at_risk
 from dcsurv.cohort.leakage import leaks, one_sided
+from dcsurv.cohort.sample_size import enough_patients
 from dcsurv.durations import Horizon, describe_time
 from dcsurv.grid import TimeGrid
 from dcsurv.messages import Message, ModelChoice, ModelParameter, Parameter, listed, plural
 from dcsurv.target import make_outcome
 
-_EVENTS_PER_FEATURE, _EVENTS_PER_BUCKET, _FEW_EVENTS = 10, 5, 50
+# Where most intervals have fewer events, or all together have fewer, counting them tells nothing new.
+_EVENTS_PER_BUCKET, _FEW_EVENTS = 5, 50
 _MUCH_MISSING = 0.4
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
@@ -88,6 +90,7 @@ def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Findi
     )  # fmt: skip
     found = [finding for check in checks for finding in check(cohort)]
     found += _follow_up(cohort, horizons)
+    found += enough_patients(cohort, horizons)
     found += _reach(cohort)
     return sorted(found, key=lambda finding: _ORDER[finding.severity])
 
@@ -175,26 +178,6 @@ def _events(cohort: Cohort) -> Iterator[Finding]:
             Message("Right for complete follow-up; otherwise check {event_values}."),
             "event_values",
             (name,),
-        )
-    if events < _FEW_EVENTS:
-        yield Finding(
-            "warning",
-            "few-events",
-            f"there {_is(events)} {plural(events, 'event')}. Networks need some hundreds to learn from, and every "
-            "interval will be wide.",
-            Message("Prefer {model} and few columns.", model=ModelChoice("CoxPH")),
-            numbers={"events": events},
-        )
-    n_features = cohort.features.shape[1]
-    if n_features and events / n_features < _EVENTS_PER_FEATURE:
-        yield Finding(
-            "warning",
-            "events-per-feature",
-            f"there are {events / n_features:.1f} events per column ({plural(events, 'event')}, "
-            f"{plural(n_features, 'column')}); 10 or more are advisable.",
-            Message("Leave out columns that are not needed, with {drop}."),
-            "drop",
-            numbers={"events_per_feature": events / n_features},
         )
 
 

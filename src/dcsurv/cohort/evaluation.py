@@ -25,7 +25,9 @@ from dcsurv.target import IntArray, fold_indices, train_test_indices
 # With fewer events in a test part, its numbers are noise.
 MIN_TEST_EVENTS = 5
 TEST_SHARE = 0.2
-_COLUMNS = ("metric", "horizon", "value", "sd", "lower", "upper", "counted", "convention")
+_COLUMNS = (
+    "metric", "horizon", "value", "sd", "lower", "upper", "floor", "null_95", "p_value", "counted", "convention"
+)  # fmt: skip
 
 # Called with what is done next.
 Progress: TypeAlias = Callable[[str], None]
@@ -44,7 +46,8 @@ class Evaluation:
     how
         Which patients were predicted by a model trained on which others, in words.
     table
-        One row per metric and horizon; ``lower`` and ``upper`` are bootstrap limits, ``sd`` is over folds.
+        One row per metric and horizon; ``lower`` and ``upper`` are bootstrap limits, ``sd`` is over folds, ``floor``,
+        ``null_95`` and ``p_value`` compare with a perfect model.
     reference
         The same for CoxPH, or None.
     notes
@@ -252,6 +255,7 @@ def _mean(tables: list[pd.DataFrame]) -> pd.DataFrame:
     whole = pd.concat(tables)
     grouped = whole.groupby(["metric", "horizon"], dropna=False, sort=False)
     out = grouped["value"].agg(value="mean", sd="std").reset_index()
+    out["floor"] = grouped["floor"].mean().to_numpy()  # of one fold, as the values are
     out["counted"] = grouped["counted"].mean().to_numpy()
     # The folds may differ in what their weights follow; the notes say so.
     return out.merge(whole[["metric", "convention"]].drop_duplicates("metric"), on="metric")

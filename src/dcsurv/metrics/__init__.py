@@ -3,7 +3,7 @@
 from dcsurv.metrics.auc import AucResult, cumulative_dynamic_auc
 from dcsurv.metrics.brier import brier_score, integrated_brier_score
 from dcsurv.metrics.calibration import HorizonCalibration, calibration_at_horizon
-from dcsurv.metrics.catalogue import Companion, Metric, find_metric, from_function, list_metrics, register_metric
+from dcsurv.metrics.catalogue import Metric, find_metric, from_function, list_metrics, register_metric
 from dcsurv.metrics.concordance import concordance_index_harrell, concordance_index_td, concordance_index_uno
 from dcsurv.metrics.distribution import DCalibration, d_calibration, ddc, ddc_floor
 from dcsurv.metrics.evaluation import compare, evaluate
@@ -15,7 +15,6 @@ from dcsurv.metrics.setting import Prepared, Setting, Weighting
 
 __all__ = [
     "AucResult",
-    "Companion",
     "DCalibration",
     "HorizonCalibration",
     "Metric",

@@ -281,3 +281,113 @@ def product_limit(weight: FloatArray, start: IntArray, lost: BoolArray, lost_las
                 value *= max(1.0 - going / base, 0.0) if base > going else 0.0
             out[b, k] = value
             at_risk -= going + other
+
+
+@compiled()
+def first_at_or_below(table: FloatArray, level: FloatArray, out: IntArray) -> None:
+    """Write for each column of a falling table, (K, n), the first row at or below a level; K where none is."""
+    for i in range(len(level)):
+        low = 0
+        high = len(table)
+        while low < high:
+            middle = (low + high) // 2
+            if table[middle, i] <= level[i]:
+                high = middle
+            else:
+                low = middle + 1
+        out[i] = low
+
+
+@compiled()
+def weighted_logistic(
+    basis: FloatArray, outcome: FloatArray, weight: FloatArray, ridge: float, out: FloatArray
+) -> None:
+    """Fit logistic regressions by Newton's method and write the fitted probabilities.
+
+    Parameters
+    ----------
+    basis
+        Columns of the design, the first one constant, (n, k).
+    outcome
+        0 or 1, (n,).
+    weight
+        One weighting in each row, (B, n); a row without any weight is left as it is.
+    ridge
+        Penalty on the squared coefficients, divided by the number of patients with weight.
+    out
+        Receives the probabilities of all n patients, (B, n).
+    """
+    n, k = basis.shape
+    beta, gradient, step = np.zeros(k), np.zeros(k), np.zeros(k)
+    curvature = np.zeros((k, k))
+    for b in range(len(weight)):
+        row = weight[b]
+        total = 0.0
+        events = 0.0
+        used = 0
+        for i in range(n):
+            if row[i] > 0.0:
+                total += row[i]
+                events += row[i] * outcome[i]
+                used += 1
+        if used == 0:
+            continue
+        penalty = ridge / used
+        share = min(max(events / total, 1e-6), 1 - 1e-6)
+        beta[:] = 0.0
+        beta[0] = np.log(share / (1 - share))
+        for _ in range(25):
+            for r in range(k):
+                gradient[r] = -penalty * beta[r]
+                for c in range(k):
+                    curvature[r, c] = penalty if r == c else 0.0
+            for i in range(n):
+                if row[i] > 0.0:
+                    eta = 0.0
+                    for c in range(k):
+                        eta += basis[i, c] * beta[c]
+                    fitted = 1.0 / (1.0 + np.exp(-eta))
+                    mass = row[i] / total
+                    miss = mass * (outcome[i] - fitted)
+                    bend = mass * max(fitted * (1.0 - fitted), 1e-10)
+                    for r in range(k):
+                        gradient[r] += miss * basis[i, r]
+                        for c in range(r + 1):
+                            curvature[r, c] += bend * basis[i, r] * basis[i, c]
+            _solve_symmetric(curvature, gradient, step)
+            largest = 0.0
+            for r in range(k):
+                largest = max(largest, abs(step[r]))
+            # A short leash: near separation Newton's step overshoots.
+            short = min(1.0, 5.0 / max(largest, 1e-300))
+            for r in range(k):
+                beta[r] += short * step[r]
+            if short * largest < 1e-9:
+                break
+        for i in range(n):
+            eta = 0.0
+            for c in range(k):
+                eta += basis[i, c] * beta[c]
+            out[b, i] = 1.0 / (1.0 + np.exp(-eta))
+
+
+@compiled()
+def _solve_symmetric(matrix: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Solve by Cholesky's factors, which overwrite the lower half of a positive definite matrix."""
+    k = len(right)
+    for r in range(k):
+        for c in range(r + 1):
+            value = matrix[r, c]
+            for j in range(c):
+                value -= matrix[r, j] * matrix[c, j]
+            matrix[r, c] = np.sqrt(max(value, 1e-300)) if r == c else value / matrix[c, c]
+    for r in range(k):
+        value = right[r]
+        for j in range(r):
+            value -= matrix[r, j] * out[j]
+        out[r] = value / matrix[r, r]
+    for r in range(k - 1, -1, -1):
+        value = out[r]
+        for j in range(r + 1, k):
+            value -= matrix[j, r] * out[j]
+        out[r] = value / matrix[r, r]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
-from dcsurv.curves import SurvivalCurves
 from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
 from dcsurv.metrics.inputs import SortedCohort, counted, warn
@@ -70,32 +69,35 @@ class HorizonCalibration:
     ratio: float
 
 
-class IntegratedCalibration:
-    """The calibration curve at one horizon, prepared for any number of weightings of the same patients."""
+class HorizonFit:
+    """Predicted and observed risk at one horizon, prepared for any number of weightings of the same patients.
 
-    def __init__(self, curves: SurvivalCurves, horizon: float, censoring: CensoringModel) -> None:
+    Parameters
+    ----------
+    risk
+        The predicted risks, (n,), in the order in which the patients came.
+    basis
+        The spline basis of the calibration curve at these, (n, k).
+    """
+
+    def __init__(self, risk: FloatArray, basis: FloatArray, *, horizon: float, censoring: CensoringModel) -> None:
         cohort = censoring.cohort
         self.cohort, self.censoring, self.horizon = cohort, censoring, horizon
-        self.risk = 1.0 - cohort.rows(curves, np.array([horizon]))[0]
+        self.risk, self.basis = risk[cohort.order], basis[cohort.order]
         self.gone = cohort.time <= horizon
 
-    @cached_property
-    def basis(self) -> FloatArray:
-        """The spline basis of the calibration curve, (n, k)."""
-        return _spline_basis(self.risk)
-
     def observed(self, outcome_weight: FloatArray) -> FloatArray:
-        """Return the smoothed share of events by the horizon at each patient's predicted risk, (n,)."""
-        return _weighted_logistic(self.basis, self.gone.astype(np.float64), outcome_weight)
+        """Return the smoothed share of events by the horizon at each patient's predicted risk, (B, n)."""
+        from dcsurv.metrics._kernels import weighted_logistic
 
-    def ici(self, weight: FloatArray, estimate: CensoringEstimate | None = None) -> FloatArray:
-        """Return the mean of |observed - predicted| over those who count under each weighting, (B,)."""
-        known, counted = (estimate or self.censoring.estimate(weight)).known(self.horizon)
-        out = np.full(len(weight), np.nan)
-        for b in range(len(weight)):
-            if known[b].any():
-                out[b] = np.average(np.abs(self.observed(known[b]) - self.risk), weights=counted[b])
+        out = np.full(outcome_weight.shape, np.nan)
+        weighted_logistic(self.basis, self.gone.astype(np.float64), outcome_weight, _RIDGE, out)
         return out
+
+    def gaps(self, estimate: CensoringEstimate) -> tuple[FloatArray, FloatArray]:
+        """Return |observed - predicted| and how much each patient counts, under each weighting, both (B, n)."""
+        known, counted = estimate.known(self.horizon)
+        return np.abs(self.observed(known) - self.risk), counted
 
     def shares(self, weight: FloatArray, estimate: CensoringEstimate) -> tuple[FloatArray, FloatArray]:
         """Return observed and mean predicted risk by the horizon of those who count under each weighting, both (B,)."""
@@ -113,17 +115,53 @@ class IntegratedCalibration:
         return observed, expected
 
 
-def _at_horizons(setting: Setting) -> list[IntegratedCalibration]:
-    return [IntegratedCalibration(setting.curves, float(t), setting.censoring) for t in setting.horizons]
+def _at_horizons(setting: Setting) -> list[HorizonFit]:
+    """Return what the metrics of a setting share at each horizon."""
+    if "horizons" not in setting.kept:
+        for t in setting.horizons:
+            if ("risk", t) not in setting.of_curves:
+                risk = 1.0 - setting.curves.evaluate_rows(np.array([t]))[0]
+                setting.of_curves["risk", t] = risk, _spline_basis(risk)
+        setting.kept["horizons"] = [
+            HorizonFit(*setting.of_curves["risk", t], horizon=float(t), censoring=setting.censoring)
+            for t in setting.horizons
+        ]
+    fits: list[HorizonFit] = setting.kept["horizons"]
+    return fits
 
 
-def _prepare_ici(setting: Setting) -> Prepared:
-    parts = _at_horizons(setting)
+def _gaps(fit: HorizonFit, weighting: Weighting) -> tuple[FloatArray, FloatArray]:
+    key = "gaps", fit.horizon
+    if key not in weighting.kept:
+        weighting.kept[key] = fit.gaps(weighting.censoring)
+    found: tuple[FloatArray, FloatArray] = weighting.kept[key]
+    return found
+
+
+def _prepare_gap(summary: Callable[[FloatArray, FloatArray], float], setting: Setting) -> Prepared:
+    """Prepare a summary of the distances between predicted and observed risk over the patients."""
+    fits = _at_horizons(setting)
 
     def values(weighting: Weighting) -> FloatArray:
-        return np.array([part.ici(weighting.weight, weighting.censoring) for part in parts])
+        return np.array(
+            [[summary(*row) for row in zip(*_gaps(fit, weighting), strict=True)] for fit in fits], dtype=np.float64
+        )
 
-    return Prepared(values, horizons=tuple(part.horizon for part in parts))
+    return Prepared(values, horizons=tuple(fit.horizon for fit in fits))
+
+
+def _mean_gap(gap: FloatArray, counting: FloatArray) -> float:
+    return float(gap @ counting / counting.sum()) if counting.any() else np.nan
+
+
+def _quantile_gap(share: float, gap: FloatArray, counting: FloatArray) -> float:
+    """Return the smallest gap that a share of the patients who count do not exceed."""
+    use = np.flatnonzero(counting > 0)
+    if len(use) == 0 or np.isnan(gap[use]).any():
+        return np.nan
+    order = use[np.argsort(gap[use])]
+    cumulated = np.cumsum(counting[order])
+    return float(gap[order[np.searchsorted(cumulated, share * cumulated[-1])]])
 
 
 def _prepare_ratio(setting: Setting) -> Prepared:
@@ -134,7 +172,7 @@ def _prepare_ratio(setting: Setting) -> Prepared:
         else:
             warn(f"O/E at {part.horizon:g} is left out: every predicted risk there is 0.")
 
-    def ratio(part: IntegratedCalibration, weighting: Weighting) -> FloatArray:
+    def ratio(part: HorizonFit, weighting: Weighting) -> FloatArray:
         observed, expected = part.shares(weighting.weight, weighting.censoring)
         return np.divide(observed, expected, out=np.full(len(weighting.weight), np.nan), where=expected > 0)
 
@@ -144,16 +182,44 @@ def _prepare_ratio(setting: Setting) -> Prepared:
     return Prepared(values, horizons=tuple(part.horizon for part in parts))
 
 
+_CURVE = "IPCW logistic natural cubic spline of cloglog risk, four knots"
 ICI = register_metric(
     Metric(
         name="ICI",
         aspect="calibration",
         better="lower",
         meaning="Mean distance between the predicted and the observed risk by a horizon.",
-        convention="IPCW logistic natural cubic spline of cloglog risk, four knots",
-        prepare=_prepare_ici,
+        convention=_CURVE,
+        prepare=partial(_prepare_gap, _mean_gap),
         per_horizon=True,
         weighted=True,
+        null=True,
+    )
+)
+E50 = register_metric(
+    Metric(
+        name="E50",
+        aspect="calibration",
+        better="lower",
+        meaning="Median distance between the predicted and the observed risk by a horizon.",
+        convention=_CURVE,
+        prepare=partial(_prepare_gap, partial(_quantile_gap, 0.5)),
+        per_horizon=True,
+        weighted=True,
+        null=True,
+    )
+)
+E90 = register_metric(
+    Metric(
+        name="E90",
+        aspect="calibration",
+        better="lower",
+        meaning="Distance between predicted and observed risk by a horizon that 9 of 10 patients stay below.",
+        convention=_CURVE,
+        prepare=partial(_prepare_gap, partial(_quantile_gap, 0.9)),
+        per_horizon=True,
+        weighted=True,
+        null=True,
     )
 )
 OBSERVED_EXPECTED = register_metric(
@@ -220,26 +286,24 @@ def calibration_at_horizon(
         raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
     t = float(keep_usable(asked, model, what="calibration at a horizon")[0])
     weight = cohort.weights(counts)
-    prepared = IntegratedCalibration(predicted, t, model)
+    risk = 1.0 - predicted.evaluate_rows(np.array([t]))[0]
+    fit = HorizonFit(risk, _spline_basis(risk), horizon=t, censoring=model)
     estimate = model.estimate(weight)
     known, counting = (part[0] for part in estimate.known(t))
-    observed = prepared.observed(known)
+    observed = fit.observed(known[None, :])[0]
+    gap = np.abs(observed - fit.risk)
     use = counting > 0
-    order = np.flatnonzero(use)[np.argsort(prepared.risk[use], kind="stable")]
-    gap = np.abs(observed - prepared.risk)[order]
-    by_gap = np.argsort(gap)
-    cumulated = np.cumsum(counting[order][by_gap])
-    e50, e90 = gap[by_gap][np.searchsorted(cumulated, np.array([0.5, 0.9]) * cumulated[-1])]
-    event_share, expected = (float(part[0]) for part in prepared.shares(weight, estimate))
+    order = np.flatnonzero(use)[np.argsort(fit.risk[use], kind="stable")]
+    event_share, expected = (float(part[0]) for part in fit.shares(weight, estimate))
     if expected <= 0:
         raise ValueError(f"every predicted risk at {t:g} is 0, so observed / expected is undefined. Check the curves.")
     return HorizonCalibration(
         horizon=t,
-        predicted=prepared.risk[order],
+        predicted=fit.risk[order],
         observed=observed[order],
-        ici=float(np.average(gap, weights=counting[order])),
-        e50=float(e50),
-        e90=float(e90),
+        ici=_mean_gap(gap, counting),
+        e50=_quantile_gap(0.5, gap, counting),
+        e90=_quantile_gap(0.9, gap, counting),
         expected_risk=expected,
         observed_risk=event_share,
         ratio=event_share / expected,
@@ -267,24 +331,3 @@ def _spline_basis(risk: FloatArray) -> FloatArray:
             )
             columns.append(bend / scale)
     return np.column_stack(columns)
-
-
-def _weighted_logistic(basis: FloatArray, outcome: FloatArray, weight: FloatArray) -> FloatArray:
-    """Fit a logistic regression by Newton's method and return its fitted probabilities."""
-    use = weight > 0
-    design, target, mass = basis[use], outcome[use], weight[use] / weight.sum()
-    penalty = np.full(basis.shape[1], _RIDGE / max(int(use.sum()), 1))
-    beta = np.zeros(basis.shape[1])
-    share = float(np.clip(mass @ target, 1e-6, 1 - 1e-6))
-    beta[0] = np.log(share / (1 - share))
-    for _ in range(25):
-        fitted = expit(design @ beta)
-        gradient = design.T @ (mass * (target - fitted)) - penalty * beta
-        curvature = (design * (mass * np.maximum(fitted * (1 - fitted), 1e-10))[:, None]).T @ design
-        step = np.linalg.solve(curvature + np.diag(penalty), gradient)
-        # A short leash: near separation Newton's step overshoots.
-        step *= min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))
-        beta += step
-        if np.abs(step).max() < 1e-9:
-            break
-    return np.asarray(expit(basis @ beta))

@@ -35,34 +35,6 @@ _DIRECTIONS: Final[dict[Better, str]] = {
 
 
 @dataclass(frozen=True)
-class Companion:
-    """A number that is shown right below a metric to read it by, and is not resampled.
-
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    meaning : str
-        What it says, in one sentence.
-    convention : str
-        How it is computed.
-    compute : callable
-        Takes the setting and the patients' weights (or None) in the order of ``setting.y``; returns the number.
-
-    Examples
-    --------
-    >>> from dcsurv.metrics import find_metric
-    >>> [one.name for one in find_metric("DDC").company]
-    ['DDC floor', 'D-calibration p']
-    """
-
-    name: str
-    meaning: str
-    convention: str
-    compute: Callable[[Setting, FloatArray | None], float]
-
-
-@dataclass(frozen=True)
 class Metric:
     """Everything that is to be known about a metric.
 
@@ -87,8 +59,9 @@ class Metric:
         Whether there is one value for each horizon.
     weighted : bool, default False
         Whether it weights patients by the inverse probability of being uncensored.
-    company : tuple of Companion, default ()
-        Numbers to read it by.
+    null : bool, default False
+        Whether a perfect model has a value other than the best one, because patients are few: :func:`evaluate` then
+        simulates what it would score, and gives that instead of an interval.
 
     Examples
     --------
@@ -120,7 +93,7 @@ class Metric:
     paper: str | None = None
     per_horizon: bool = False
     weighted: bool = False
-    company: tuple[Companion, ...] = ()
+    null: bool = False
 
     def __post_init__(self) -> None:
         if not _key(self.name):

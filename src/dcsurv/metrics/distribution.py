@@ -12,10 +12,10 @@ from scipy.stats import chi2
 
 from dcsurv.curves import as_curves
 from dcsurv.grid import Convention
-from dcsurv.metrics.catalogue import Companion, Metric, register_metric
+from dcsurv.metrics.catalogue import Metric, register_metric
 from dcsurv.metrics.inputs import counted, node_after, paper_nodes
+from dcsurv.metrics.null import drawn_outcomes
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
-from dcsurv.nonparametric import StepFunction, censoring_curve
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, unpack
 
 N_BINS = 10
@@ -166,8 +166,7 @@ def ddc(
 def ddc_floor(y: Any, curves: Any, *, n_simulations: int = 200, random_state: int = 0) -> float:
     """Return the mean DDC that these curves would score if they were the truth, on a cohort of this size.
 
-    Outcomes are simulated from the model's own curves: event times from S(t|x), censoring times from the
-    Kaplan-Meier censoring curve of ``y``, follow-up ending at the last time of ``y``.
+    It is the ``floor`` of :func:`evaluate`: outcomes are drawn from the model's own curves and censored as ``y`` was.
 
     Parameters
     ----------
@@ -185,27 +184,13 @@ def ddc_floor(y: Any, curves: Any, *, n_simulations: int = 200, random_state: in
     float
         The mean DDC of the simulated cohorts.
     """
-    time, _ = unpack(y)
     if n_simulations < 1:
         raise ValueError(f"n_simulations is {n_simulations}, but at least 1 is needed.")
-    model = as_curves(curves, len(time))
-    rng = np.random.default_rng(random_state)
-    g = censoring_curve(y)
-    end = float(time.max())
-    total = 0.0
-    for _ in range(n_simulations):
-        at_censoring = model.at_own(drawn_censoring(g, end, len(time), rng))
-        at_event = rng.random(len(time))  # S(T|x) of an event time drawn from the curve is uniform
-        event = at_event >= at_censoring
-        total += float(divergence(bin_contributions(np.maximum(at_event, at_censoring), event).mean(axis=0)))
-    return total / n_simulations
-
-
-def drawn_censoring(g: StepFunction, end: float, n: int, rng: np.random.Generator) -> FloatArray:
-    """Return n censoring times drawn from a censoring curve, none after the end of follow-up."""
-    # G falls to each value at g.times; a draw that it never reaches is censored at the end.
-    place = np.searchsorted(-g.values, -rng.random(n), side="left")
-    return np.minimum(np.append(g.times, end)[np.minimum(place, len(g.times))], end)
+    outcome, predicted, _ = counted(y, curves, None)
+    setting = Setting(outcome, predicted)
+    return float(
+        np.mean([ddc(drawn, predicted) for drawn in drawn_outcomes(setting, None, n_simulations, random_state)])
+    )
 
 
 def _prepare(setting: Setting) -> Prepared:
@@ -218,20 +203,6 @@ def _prepare(setting: Setting) -> Prepared:
     return Prepared(values)
 
 
-def _floor(setting: Setting, sample_weight: FloatArray | None) -> float:
-    return ddc_floor(setting.y, setting.curves)
-
-
-def _p_value(setting: Setting, sample_weight: FloatArray | None) -> float:
-    return d_calibration(
-        setting.y,
-        setting.curves,
-        sample_weight=sample_weight,
-        convention=setting.convention,
-        y_train=setting.y_train,
-    ).p_value
-
-
 DDC = register_metric(
     Metric(
         name="DDC",
@@ -241,19 +212,6 @@ DDC = register_metric(
         convention="ten bins [k/10, (k+1)/10); censored patients spread; natural logarithm; S(z)",
         paper="ten bins [k/10, (k+1)/10); censored patients spread; natural logarithm; first node after z",
         prepare=_prepare,
-        company=(
-            Companion(
-                name="DDC floor",
-                meaning="The DDC that perfect calibration would give on so few patients.",
-                convention="mean DDC of 200 cohorts simulated from the curves",
-                compute=_floor,
-            ),
-            Companion(
-                name="D-calibration p",
-                meaning="Test of that even spread: below 0.05 the model is not calibrated.",
-                convention="Haider's chi-square, 9 degrees of freedom",
-                compute=_p_value,
-            ),
-        ),
+        null=True,
     )
 )

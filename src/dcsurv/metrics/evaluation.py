@@ -7,7 +7,7 @@ resample is a vector of how often each patient was drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,14 @@ from dcsurv.grid import Convention
 from dcsurv.metrics.catalogue import Metric, choose_metrics
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
 from dcsurv.metrics.inputs import counted
+from dcsurv.metrics.null import N_NULL, check_n_null, drawn_outcomes, number_of_draws
 from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, percentile_interval, resample_counts
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray
 
-# By metric and horizon (NaN where there is none), the value under each weighting.
-Values = dict[tuple[str, float], FloatArray]
+# Metric and horizon, which is the one object np.nan where there is none; the value under each weighting.
+Key: TypeAlias = tuple[str, float]
+Values: TypeAlias = dict[Key, FloatArray]
 
 
 def evaluate(
@@ -38,6 +40,7 @@ def evaluate(
     metrics: Sequence[str | Metric] | None = None,
     convention: Convention = "default",
     confidence: float = 0.95,
+    n_null: int = N_NULL,
     sample_weight: npt.ArrayLike | None = None,
     random_state: int = 0,
 ) -> pd.DataFrame:
@@ -67,21 +70,27 @@ def evaluate(
         Where to report ICI and observed / expected; None: the quartiles of the event times.
     metrics : sequence of str or Metric, or None, default None
         Which to compute, by name or record; None: all of :func:`list_metrics`, which are ``C-td, CDAUC, IBS, DDC,
-        ICI, O/E`` and what was registered; in the paper convention ``C-td, CDAUC, DDC``. DDC brings its floor and the
-        D-calibration test along.
+        E50, E90, ICI, O/E`` and what was registered; in the paper convention ``C-td, CDAUC, DDC``.
     convention : {"default", "paper"}, default "default"
         How to compute them; numbers of one convention must not be compared with those of the other.
     confidence : float, default 0.95
         Share of the resamples inside the percentile interval.
+    n_null : int, default 400
+        How many outcomes to draw from the curves for the metrics of which a perfect model does not score 0 on a finite
+        cohort (ICI, E50, E90, DDC); 0: none. Above 50,000 patients fewer are drawn, 200 for 100,000, so that it
+        does not take minutes.
     sample_weight : array-like of float or None, default None
         One non-negative weight per patient; None: all count the same.
     random_state : int, default 0
-        Seed of the resamples.
+        Seed of the resamples and of the outcomes drawn from the curves.
 
     Returns
     -------
     DataFrame
-        Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``counted``, the share of
+        Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``floor``, ``null_95`` and
+        ``p_value``: mean and 95th percentile of what a perfect model would score, and the chance that it would score
+        no better than this one, ``(1 + #{draws >= value}) / (draws + 1)``. Metrics that have these have no interval:
+        resampling adds to a distance, so that percentile intervals miss the truth. Then ``counted``, the share of
         the patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
 
     Examples
@@ -92,7 +101,9 @@ def evaluate(
     >>> table = evaluate(cohort.y, cohort.truth, n_bootstrap=20, horizons=[5], metrics=["C-td", "IBS", "ICI"])
     >>> table["metric"].tolist()
     ['C-td', 'IBS', 'ICI']
-    >>> bool((table["lower"] < table["upper"]).all())
+    >>> bool((table["lower"] < table["upper"])[:2].all())
+    True
+    >>> bool(table["p_value"][2] > 0.05)  # the truth is calibrated
     True
     """
     n_bootstrap = check_n_bootstrap(n_bootstrap)
@@ -102,22 +113,22 @@ def evaluate(
             "Leave one of them out."
         )
     check_confidence(confidence)
+    n_null = check_n_null(n_null)
     chosen = choose_metrics(metrics, convention)
     follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, sample_weight)
     y, curves, counts = counted(y, curves, sample_weight)
     prepared = PreparedMetrics(chosen, Setting(y, curves, y_train, convention, follow_up, horizons))
+    value = {key: float(found[0]) for key, found in prepared.once(counts).items()}
     table = pd.DataFrame(
-        [
-            {"metric": metric, "horizon": horizon, "value": float(value[0])}
-            for (metric, horizon), value in prepared.once(counts).items()
-        ],
+        [{"metric": metric, "horizon": horizon, "value": found} for (metric, horizon), found in value.items()],
         columns=["metric", "horizon", "value"],
     )
     if n_bootstrap:
-        table = table.join(_summaries(table, prepared.drawn(n_bootstrap, random_state), confidence))
+        table = table.join(_summaries(list(value), prepared, n_bootstrap, confidence, random_state))
+    table = table.join(_against_null(value, prepared.null(counts, n_null, random_state)))
     table["counted"] = [prepared.share_counted(*row) for row in zip(table["metric"], table["horizon"], strict=True)]
     table["convention"] = table["metric"].map({metric.name: _told(metric, convention, follow_up) for metric in chosen})
-    return _with_company(table, prepared, counts)
+    return table
 
 
 def _told(metric: Metric, convention: Convention, follow_up: FollowUp | None) -> str:
@@ -267,18 +278,30 @@ class PreparedMetrics:
         """Return every metric under one weighting, given in the order of ``y``."""
         return self._values(Weighting(self.setting, self.setting.cohort.weights(sample_weight), resampled=False))
 
-    def resampled(self, counts: FloatArray) -> Values:
-        """Return every metric for each resample, given counts in the order of ``y``, (B, n)."""
-        return self._values(Weighting(self.setting, counts[:, self.setting.cohort.order], resampled=True))
+    def resampled(self, counts: FloatArray, names: Iterable[str] | None = None) -> Values:
+        """Return metrics, all or some, for each resample, given counts in the order of ``y``, (B, n)."""
+        return self._values(Weighting(self.setting, counts[:, self.setting.cohort.order], resampled=True), names)
 
-    def drawn(self, n_bootstrap: int, random_state: int) -> Values:
-        """Return every metric for each of some bootstrap samples of the patients."""
-        chunks = [self.resampled(counts) for counts in resample_counts(len(self.setting.y), n_bootstrap, random_state)]
-        return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+    def drawn(self, n_bootstrap: int, random_state: int, names: Iterable[str] | None = None) -> Values:
+        """Return metrics, all or some, for each of some bootstrap samples of the patients."""
+        resamples = resample_counts(len(self.setting.y), n_bootstrap, random_state)
+        return _joined([self.resampled(counts, names) for counts in resamples])
 
-    def _values(self, weighting: Weighting) -> Values:
+    def null(self, sample_weight: FloatArray | None, n_null: int, random_state: int) -> Values:
+        """Return the metrics that have a null for each of some outcomes drawn from the curves."""
+        metrics = [metric for metric in self.metrics.values() if metric.null]
+        if not metrics or not n_null:
+            return {}
+        n_draws = number_of_draws(n_null, len(self.setting.y))
+        outcomes = drawn_outcomes(self.setting, sample_weight, n_draws, random_state)
+        return _joined(
+            [PreparedMetrics(metrics, self.setting.redrawn(outcome)).once(sample_weight) for outcome in outcomes]
+        )
+
+    def _values(self, weighting: Weighting, names: Iterable[str] | None = None) -> Values:
         out: Values = {}
-        for name, metric in self.metrics.items():
+        for name in self.metrics if names is None else names:
+            metric = self.metrics[name]
             values = self.parts[name].values(weighting)
             if metric.per_horizon:
                 out |= {(name, t): value for t, value in zip(self.parts[name].horizons, values, strict=True)}
@@ -295,33 +318,43 @@ class PreparedMetrics:
         return float(self.setting.censoring.share_counted(times).mean())
 
 
-def _summaries(table: pd.DataFrame, draws: Values, confidence: float) -> pd.DataFrame:
+def _joined(chunks: list[Values]) -> Values:
+    return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+
+
+def _summaries(
+    keys: list[Key], prepared: PreparedMetrics, n_bootstrap: int, confidence: float, random_state: int
+) -> pd.DataFrame:
+    # The paper prints mean and standard deviation of its DDC over resamples.
+    paper = prepared.setting.paper
+    names = [name for name, metric in prepared.metrics.items() if paper or not metric.null]
+    draws = prepared.drawn(n_bootstrap, random_state, names)
     rows = []
-    for key in draws:
-        value = draws[key][~np.isnan(draws[key])]
-        lower, upper = percentile_interval(draws[key], confidence, key[0])
-        mean, sd = (value.mean(), value.std()) if len(value) else (np.nan, np.nan)
-        rows.append({"mean": mean, "sd": sd, "lower": lower, "upper": upper})
-    return pd.DataFrame(rows, index=table.index)
+    for key in keys:
+        row = dict.fromkeys(("mean", "sd", "lower", "upper"), np.nan)
+        if key in draws:
+            value = draws[key][~np.isnan(draws[key])]
+            if len(value):
+                row |= {"mean": value.mean(), "sd": value.std()}
+            if not prepared.metrics[key[0]].null:
+                row["lower"], row["upper"] = percentile_interval(draws[key], confidence, key[0])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def _with_company(table: pd.DataFrame, prepared: PreparedMetrics, sample_weight: FloatArray | None) -> pd.DataFrame:
-    """Put the numbers that a metric is read by right below it."""
-    for metric in prepared.metrics.values():
-        own = np.flatnonzero(table["metric"] == metric.name)
-        if not metric.company or len(own) == 0:
-            continue
-        rows = [
-            {
-                "metric": one.name,
-                "horizon": np.nan,
-                "value": one.compute(prepared.setting, sample_weight),
-                "counted": 1.0,
-                "convention": one.convention,
+def _against_null(values: dict[Key, float], null: Values) -> pd.DataFrame:
+    """Say for each value what a perfect model would score, and how often it would score no better than this one."""
+    rows = []
+    for key, value in values.items():
+        row = dict.fromkeys(("floor", "null_95", "p_value"), np.nan)
+        draws = null.get(key, np.empty(0))
+        draws = draws[~np.isnan(draws)]
+        if len(draws) and not np.isnan(value):
+            worse = int((draws >= value).sum())
+            row |= {
+                "floor": draws.mean(),
+                "null_95": np.quantile(draws, 0.95),
+                "p_value": (1 + worse) / (len(draws) + 1),
             }
-            for one in metric.company
-        ]
-        company = pd.DataFrame(rows).reindex(columns=table.columns).astype(table.dtypes)
-        at = int(own[-1]) + 1
-        table = pd.concat([table.iloc[:at], company, table.iloc[at:]], ignore_index=True)
-    return table
+        rows.append(row)
+    return pd.DataFrame(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,12 @@ class Setting:
         Groups within which censoring is estimated; None: one censoring curve for all.
     asked : array-like of float or None, default None
         Horizons that were asked for; None: the quartiles of the event times.
+    drawn_from : Setting or None, default None
+        The setting of the patients' own outcome, if ``y`` was drawn from the curves; see :meth:`redrawn`.
+    of_curves : dict, default {}
+        What metrics have computed from the curves alone, kept for outcomes that are drawn anew.
+    kept : dict, default {}
+        What several metrics share.
 
     Examples
     --------
@@ -55,11 +61,29 @@ class Setting:
     convention: Convention = "default"
     follow_up: FollowUp | None = None
     asked: npt.ArrayLike | None = None
+    drawn_from: Setting | None = field(default=None, repr=False)
+    of_curves: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def redrawn(self, y: npt.NDArray[np.void]) -> Setting:
+        """Return the same patients, curves and horizons with an outcome that was drawn from the curves.
+
+        Parameters
+        ----------
+        y : array
+            The outcome, in the same order.
+
+        Returns
+        -------
+        Setting
+            For which metrics are prepared as for the patients' own outcome.
+        """
+        return replace(self, y=y, drawn_from=self, kept={})
 
     @cached_property
     def cohort(self) -> SortedCohort:
         """The patients sorted by time."""
-        return SortedCohort(self.y)
+        return SortedCohort(self.y, min_events=0 if self.drawn_from else 1)
 
     @cached_property
     def nodes(self) -> FloatArray | None:
@@ -81,6 +105,8 @@ class Setting:
     @cached_property
     def horizons(self) -> FloatArray:
         """The horizons at which these patients allow a calibration; the others are left out with a warning."""
+        if self.drawn_from is not None:
+            return self.drawn_from.horizons
         asked = default_horizons(self.y) if self.asked is None else check_times(self.asked, "horizons")
         return keep_usable(asked, self.censoring, what="calibration at a horizon")
 
@@ -97,6 +123,8 @@ class Weighting:
         The weights, (B, n), the patients sorted by time as in ``setting.cohort``.
     resampled : bool
         Whether weights count how often a patient was drawn; who was drawn twice then meets a copy.
+    kept : dict, default {}
+        What several metrics share.
 
     Examples
     --------
@@ -113,6 +141,7 @@ class Weighting:
     setting: Setting
     weight: FloatArray
     resampled: bool
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def censoring(self) -> CensoringEstimate:

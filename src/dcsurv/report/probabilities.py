@@ -11,7 +11,8 @@ import pandas as pd
 from dcsurv.curves import SurvivalCurves
 from dcsurv.figures import evaluation as draw
 from dcsurv.messages import plural
-from dcsurv.metrics import HorizonCalibration, calibration_at_horizon, d_calibration, ddc, ddc_floor, evaluate
+from dcsurv.metrics import HorizonCalibration, calibration_at_horizon, d_calibration, evaluate
+from dcsurv.metrics.null import p_text
 from dcsurv.report.blocks import Picture, Section, number, percent, records, with_interval
 from dcsurv.report.performance import intervals_text, judging, show_others
 from dcsurv.report.study import Study
@@ -21,8 +22,9 @@ from dcsurv.target import FloatArray
 _PER_GROUP, _MAX_GROUPS = 30, 10
 # With fewer events by the horizon a calibration curve is mostly noise.
 _FEW_EVENTS, _TOO_FEW = 20, 10
+_NULL = ("floor", "null_95", "p_value")
 # What the section of the horizons tells about by name.
-_AT_HORIZONS = ("ICI", "O/E")
+_AT_HORIZONS = ("E50", "E90", "ICI", "O/E")
 
 
 def at_horizons(study: Study) -> Section:
@@ -36,9 +38,9 @@ def at_horizons(study: Study) -> Section:
         section.warn("No horizon can be looked at: it takes events before and patients under observation after it.")
         return section
     found = _curves_at_horizons(section, study)
-    intervals = _intervals(section, study) if study.n_bootstrap and found else {}
+    measured = _measured(section, study) if found else {}
     section.show(*(one.picture for one in found if one.picture is not None))
-    section.numbers["horizons"] = [_numbers(one, intervals) for one in found]
+    section.numbers["horizons"] = [_numbers(one, measured) for one in found]
     if found:
         _horizon_table(section, study)
     section.convention(
@@ -48,8 +50,10 @@ def at_horizons(study: Study) -> Section:
         "90th percentile of "
         "the distance between curve and diagonal over the patients. Points: patients grouped by predicted risk (at "
         f"least {_PER_GROUP} each), mean prediction against Kaplan-Meier with 95% interval. Grey bars: how many "
-        "patients have which prediction. "
-        "No perfect model has an ICI of 0 on a finite cohort. " + intervals_text(study)
+        "patients have which prediction. No perfect model has an ICI, E50 or E90 of 0 on a finite cohort: in square "
+        "brackets what it would score on average and at most (in 95 of 100 cohorts), and p, the chance that it would "
+        "score no better, from outcomes drawn from the curves and censored as these patients were. "
+        + intervals_text(study)
     )
     others = [metric for metric in judging("calibration") if metric.per_horizon and metric.name not in _AT_HORIZONS]
     show_others(section, study, others)
@@ -87,9 +91,9 @@ def _curves_at_horizons(section: Section, study: Study) -> list[_AtHorizon]:
     return found
 
 
-def _intervals(section: Section, study: Study) -> dict[tuple[str, float], tuple[float, float]]:
-    """Return the bootstrap intervals of the metrics at the horizons."""
-    with section.trying("Intervals of ICI and observed / expected"):
+def _measured(section: Section, study: Study) -> dict[tuple[str, float], dict[str, Any]]:
+    """Return the metrics at the horizons, with bootstrap intervals or with what a perfect model would score."""
+    with section.trying("What ICI and observed / expected are to be compared with"):
         table = evaluate(
             study.y,
             study.curves,
@@ -99,20 +103,24 @@ def _intervals(section: Section, study: Study) -> dict[tuple[str, float], tuple[
             random_state=study.random_state,
             **study.weighting(),
         )
-        return {(row["metric"], row["horizon"]): (row["lower"], row["upper"]) for row in records(table)}
+        return {(row["metric"], row["horizon"]): row for row in records(table)}
     return {}
 
 
-def _numbers(one: _AtHorizon, intervals: dict[tuple[str, float], tuple[float, float]]) -> dict[str, Any]:
+def _numbers(one: _AtHorizon, measured: dict[tuple[str, float], dict[str, Any]]) -> dict[str, Any]:
     c = one.result
+    ratio = measured.get(("O/E", c.horizon), {})
     out = {
         "horizon": c.horizon,
         "expected_risk": c.expected_risk,
         "observed_risk": c.observed_risk,
         "ratio": c.ratio,
-        "ratio_interval": intervals.get(("O/E", c.horizon)),
+        "ratio_interval": (ratio["lower"], ratio["upper"]) if "lower" in ratio else None,
     }
-    curve = {"ici": c.ici, "e50": c.e50, "e90": c.e90, "ici_interval": intervals.get(("ICI", c.horizon))}
+    curve: dict[str, Any] = {"ici": c.ici, "e50": c.e50, "e90": c.e90}
+    for name in tuple(curve):
+        row = measured.get((name.upper(), c.horizon), {})
+        curve[f"{name}_null"] = {key: row[key] for key in _NULL} if row else None
     return out | (dict.fromkeys(curve) if one.picture is None else curve)
 
 
@@ -126,9 +134,7 @@ def _horizon_table(section: Section, study: Study) -> None:
                 percent(c["expected_risk"]),
                 percent(c["observed_risk"]),
                 _within(c["ratio"], c["ratio_interval"], 2),
-                _within(c["ici"], c["ici_interval"]),
-                number(c["e50"]),
-                number(c["e90"]),
+                *(against_null(c[name], c[f"{name}_null"]) for name in ("ici", "e50", "e90")),
             ]
             for c in section.numbers["horizons"]
         ],
@@ -139,13 +145,21 @@ def _within(value: float | None, interval: tuple[float, float] | None, digits: i
     return number(value, digits) if interval is None else with_interval(value, *interval, digits)
 
 
+def against_null(value: float | None, null: dict[str, Any] | None, digits: int = 3) -> str:
+    """Return a value with what a perfect model would score, on average and at most, and the p-value."""
+    if null is None:
+        return number(value, digits)
+    beside = f"{number(null['floor'], digits)}, {number(null['null_95'], digits)}; p {p_text(null['p_value'])}"
+    return f"{number(value, digits)} [{beside}]"
+
+
 def over_the_distribution(study: Study) -> Section:
     """D-calibration and DDC with its floor, before and after recalibration."""
     section = Section("distribution", "Calibration over the whole distribution")
     section.say(
         "If the curves were true, the predicted survival at each patient’s own time, S(z|x), would be spread evenly "
         "between 0 and 1: ten bars of the same height. The divergence from flat is the DDC. A perfect model does not "
-        "reach 0 on a finite cohort; its floor says what it would score here."
+        "reach 0 on a finite cohort; outcomes drawn from its curves say what it would score here."
     )
     versions: dict[str, SurvivalCurves] = {}
     if study.before is not None:
@@ -161,10 +175,10 @@ def over_the_distribution(study: Study) -> Section:
         section.note("This model has no recalibration maps, so there is one histogram only.")
     section.convention(
         "Ten bins [k/10, (k+1)/10); a censored patient is spread over the bins where the event may still fall. DDC: "
-        "Kullback-Leibler divergence from flat, natural logarithm, 0 to 2.303. Floor: mean DDC of 200 cohorts of "
-        "this size and censoring simulated from the model’s own curves. Test: Haider’s chi-square, 9 degrees of "
-        "freedom. The interval of the DDC comes from resampling, which adds to the divergence: it tends to lie above "
-        "the value. " + intervals_text(study)
+        "Kullback-Leibler divergence from flat, natural logarithm, 0 to 2.303. A perfect model: mean and 95th "
+        "percentile of the DDC over outcomes drawn from the model’s own curves and censored as these patients were; p: "
+        "the share of them with a DDC at least as high. Under heavy censoring even a wrong model has a small DDC, so "
+        "compare with the floor."
     )
     section.numbers["d_calibration"] = rows
     others = [metric for metric in judging("calibration") if not metric.per_horizon and metric.name != "DDC"]
@@ -173,18 +187,11 @@ def over_the_distribution(study: Study) -> Section:
 
 
 def _spread(study: Study, curves: SurvivalCurves) -> dict[str, Any]:
-    """Return how evenly S(z|x) is spread: the bins, DDC with its floor and interval, and the test."""
-    test = d_calibration(study.y, curves)
-    row = {
-        "ddc": ddc(study.y, curves),
-        "floor": ddc_floor(study.y, curves),
-        "p": test.p_value,
-        "bins": test.bins.tolist(),
-    }
-    if study.n_bootstrap:
-        table = evaluate(study.y, curves, None, study.n_bootstrap, metrics=["DDC"], random_state=study.random_state)
-        row |= {"lower": float(table["lower"].iloc[0]), "upper": float(table["upper"].iloc[0])}
-    return row
+    """Return how evenly S(z|x) is spread: the bins, and DDC with what a perfect model would score."""
+    table = evaluate(study.y, curves, metrics=["DDC"], random_state=study.random_state, **study.weighting())
+    row = records(table)[0]
+    bins = d_calibration(study.y, curves).bins
+    return {"ddc": row["value"], **{key: row[key] for key in _NULL}, "bins": bins.tolist()}
 
 
 def _show_spread(section: Section, rows: list[dict[str, Any]]) -> None:
@@ -201,13 +208,14 @@ def _show_spread(section: Section, rows: list[dict[str, Any]]) -> None:
     )
     section.table(
         "Distance from an even spread",
-        ["", "DDC", "floor of a perfect model", "p of the D-calibration test"],
+        ["", "DDC", "a perfect model, mean", "95th percentile", "p"],
         [
             [
                 row["name"],
-                with_interval(row["ddc"], row.get("lower"), row.get("upper"), digits=4),
+                number(row["ddc"], 4),
                 number(row["floor"], 4),
-                "< 0.001" if row["p"] < 0.001 else number(row["p"]),
+                number(row["null_95"], 4),
+                p_text(row["p_value"]),
             ]
             for row in rows
         ],
@@ -217,9 +225,9 @@ def _show_spread(section: Section, rows: list[dict[str, Any]]) -> None:
         f"The DDC is {last['ddc'] / last['floor']:.1f} times its floor"
         + (f" (before recalibration {rows[0]['ddc'] / rows[0]['floor']:.1f} times). " if len(rows) > 1 else ". ")
         + (
-            "The test finds no departure from D-calibration, which with few patients proves little."
-            if last["p"] >= 0.05
-            else "The test says that the curves are not D-calibrated."
+            "A perfect model could well score that, which with few patients proves little."
+            if last["p_value"] >= 0.05
+            else "A perfect model would hardly score that: the curves are not calibrated."
         )
     )
 

@@ -133,7 +133,7 @@ def seeds(random_state: int, stream: int, count: int) -> list[int]:
 
 
 def resampled_counts(n: int, resamples: int, random_state: int) -> list[FloatArray]:
-    """Return for each bootstrap sample how often each of n patients was drawn; more samples begin with the same ones."""
+    """Return for each bootstrap sample how often each patient was drawn; more samples begin with the same ones."""
     out = []
     for seed in seeds(random_state, 1, resamples):
         drawn = np.random.default_rng(seed).integers(0, n, n)

@@ -8,7 +8,7 @@
 from dcsurv.validation.comparison import Verdict
 from dcsurv.validation.instability import Instability
 from dcsurv.validation.refits import ValidationError
-from dcsurv.validation.validate import validate
+from dcsurv.validation.running import validate
 from dcsurv.validation.validation import Validation
 
 __all__ = ["Instability", "Validation", "ValidationError", "Verdict", "validate"]

@@ -95,16 +95,16 @@ def judge(table: pd.DataFrame, patients: Patients, model: str, reference: str, c
     signs = {metric.name: 1 if metric.better == "higher" else -1 for metric in patients.metrics}
     deciding = table[table["decides"]]
     better, worse, numbers = [], [], []
-    for row in deciding.itertuples():
-        sign = signs[str(row.metric)]
-        low, high = sorted((sign * float(row.lower), sign * float(row.upper)))
+    for row in deciding.to_dict("records"):
+        name, limits = row["metric"], (row["lower"], row["upper"])
+        low, high = sorted(signs[name] * limit for limit in limits)
         if low > 0:
-            better.append(str(row.metric))
+            better.append(name)
         elif high < 0:
-            worse.append(str(row.metric))
+            worse.append(name)
         numbers.append(
-            f"{row.metric} {row.value:.3f} against {row.reference_value:.3f}, difference {row.difference:+.3f} "
-            f"({row.lower:+.3f} to {row.upper:+.3f})"
+            f"{name} {row['value']:.3f} against {row['reference_value']:.3f}, difference {row['difference']:+.3f} "
+            f"({limits[0]:+.3f} to {limits[1]:+.3f})"
         )
     if better and worse:
         text = f"{model} is better in {_and(better)}, {reference} in {_and(worse)}"

@@ -156,7 +156,10 @@ def validate(
     own = found["model"]
     if own is None:
         raise ValidationError(notes[-1])
-    names = {"model": type(model).__name__, "reference": "" if compared is None else type(compared).__name__}
+    names: dict[Role, str] = {
+        "model": type(model).__name__,
+        "reference": "" if compared is None else type(compared).__name__,
+    }
     return Validation(
         patients=patients, names=names, model=own, reference=found.get("reference"), centres=centres,
         design=plan.describe(), notes=tuple(dict.fromkeys(notes)), confidence=confidence, random_state=random_state,
@@ -219,9 +222,8 @@ class _Plan:
         parts: list[tuple[Any, int, IntArray, IntArray, FloatArray | None]] = []
         if self.resamples:
             parts.append(("whole", 0, everybody, everybody, None))
-        for b, counts in enumerate(resampled_counts(n, self.resamples, self.random_state)):
-            rows = np.flatnonzero(counts)
-            parts.append(("resample", b, rows, everybody, counts[rows]))
+        for b, drawn in enumerate(resampled_counts(n, self.resamples, self.random_state)):
+            parts.append(("resample", b, np.flatnonzero(drawn), everybody, drawn[drawn > 0]))
         for k, (train, test) in enumerate(self.dealt()):
             parts.append(("fold", k, train, test, None))
         for c, centre in enumerate(centres):

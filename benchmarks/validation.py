@@ -184,11 +184,11 @@ def page(rows: pd.DataFrame) -> str:
         return "\n".join([*lines, "Nothing was run yet.", ""])
     lines += [
         f"Simulated cohorts of {PATIENTS:,} patients, {CENSORED:.0%} censored, validated with {RESAMPLES} bootstrap "
-        f"samples and {REPEATS} x 5 folds. The truth is the C-td, on {NEW:,} new patients, of the model that was fitted "
-        "to the whole cohort.",
+        f"samples and {REPEATS} x 5 folds. The truth is the C-td, on {NEW:,} new patients, of the model that was "
+        "fitted to the whole cohort.",
         "",
-        "Estimate minus truth, mean over the cohorts, in brackets its standard error. A cohort that happens to be easier "
-        "to rank than another moves all estimates of it alike, by about .01: compare columns.",
+        "Estimate minus truth, mean over the cohorts, in brackets its standard error. A cohort that happens to be "
+        "easier to rank than another moves all estimates of it alike, by about .01: compare columns.",
         "",
     ]
     lines += markdown(["model", "hazards", "cohorts", "truth", *ESTIMATES.values()], optimism_table(rows))

@@ -84,12 +84,14 @@ class Pooled:
     def drawn(self, n_bootstrap: int, random_state: int) -> dict[MetricKey, FloatArray]:
         """Return each metric, averaged over the repeats, in bootstrap samples of the patients, (B,)."""
         draws = []
+        # What has a null has no interval, and takes longest.
+        names = [one.name for one in self.patients.metrics if not one.null and one.name not in self._within]
         for curves, parts in zip(self.curves, self._parts, strict=True):
             together = self.patients.measured(curves)
             chunks = []
             for counts in resample_counts(len(self.patients.y), n_bootstrap, random_state):
                 within = _over([part.resampled(counts[:, rows]) for rows, part in parts], self._within)
-                pooled = {metric_key(*key): values for key, values in together.resampled(counts).items()}
+                pooled = {metric_key(*key): values for key, values in together.resampled(counts, names).items()}
                 chunks.append({**pooled, **within})
             draws.append({key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]})
         common = [key for key in draws[0] if all(key in one for one in draws)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +58,7 @@ class Instability:
             distance between their risk and the model's; ``lower`` and ``upper``, between which 95 % of the refits'
             risks lie.
         """
-        at = self._position(horizon)
+        at = self.position(horizon)
         own, others = self.risk[:, at], self.refits[:, :, at]
         lower, upper = np.quantile(others, [0.025, 0.975], axis=0)
         return pd.DataFrame(
@@ -84,14 +83,23 @@ class Instability:
             )  # fmt: skip
         return pd.DataFrame(rows)
 
-    def _position(self, horizon: float | None) -> int:
+    def position(self, horizon: float | None = None) -> int:
+        """Return where the risks by a horizon are.
+
+        Parameters
+        ----------
+        horizon : float or None, default None
+            The time by which the risk is; None: the middle one.
+
+        Returns
+        -------
+        int
+            The last index of :attr:`risk` and :attr:`refits`.
+        """
         if horizon is None:
             return len(self.horizons) // 2
         near = np.flatnonzero(np.isclose(self.horizons, horizon))
         if len(near) == 0:
-            raise ValueError(f"horizon is {horizon:g}, but risks are known by {_listed(self.horizons)}.")
+            known = ", ".join(f"{t:g}" for t in self.horizons)
+            raise ValueError(f"horizon is {horizon:g}, but risks are known by {known}.")
         return int(near[0])
-
-
-def _listed(times: Sequence[float] | FloatArray) -> str:
-    return ", ".join(f"{t:g}" for t in times)

@@ -158,7 +158,7 @@ def fit_and_predict(refit: Refit) -> tuple[Row, SurvivalCurves]:
     """Fit, predict and measure; return what is kept."""
     patients = refit.patients
     model = _fitted(refit)
-    curves = model.predict_survival_function(patients.X.iloc[refit.predicted])
+    curves = _read(model.predict_survival_function(patients.X.iloc[refit.predicted]), patients.nodes)
     row: Row = {"role": refit.role, "part": refit.part, "number": refit.number}
     if refit.part == "whole":
         row["apparent"] = _records(patients.measured(curves).once(None))
@@ -167,12 +167,26 @@ def fit_and_predict(refit: Refit) -> tuple[Row, SurvivalCurves]:
         assert refit.counts is not None
         drawn = np.zeros(len(patients.y))
         drawn[refit.rows] = refit.counts
-        weights = np.stack([drawn, np.ones_like(drawn), (drawn == 0).astype(np.float64)])
-        found = patients.measured(curves).resampled(weights)
-        for name, position in (("training", 0), ("original", 1), ("out_of_bag", 2)):
-            row[name] = _records({key: values[position : position + 1] for key, values in found.items()})
-    nodes = patients.horizons if refit.part == "resample" else patients.nodes
-    return row, SurvivalCurves(nodes, curves.evaluate(nodes), interpolation="linear")
+        prepared = patients.measured(curves)
+        weights = {"training": drawn, "original": None, "out_of_bag": (drawn == 0).astype(np.float64)}
+        row |= {name: _records(prepared.once(weight)) for name, weight in weights.items()}
+        return row, SurvivalCurves(patients.horizons, curves.evaluate(patients.horizons), interpolation="linear")
+    return row, curves
+
+
+def _read(curves: SurvivalCurves, nodes: FloatArray) -> SurvivalCurves:
+    """Return curves on common nodes, those with steps falling to the first step along a line.
+
+    A step curve is 1 for everybody until the first event of those whom the model was fitted to. Where the first event
+    of the others is earlier, as in one fold of every cross-validation, all pairs with it would be ties, and a model
+    with steps would look worse than one with lines for nothing.
+    """
+    values = curves.evaluate(nodes)
+    early = nodes < curves.times[0]
+    if curves.interpolation == "step" and early.any():
+        fallen = 1 - curves.evaluate(curves.times[:1])
+        values[:, early] = 1 - fallen * nodes[early] / curves.times[0]
+    return SurvivalCurves(nodes, values, interpolation="linear")
 
 
 def _fitted(refit: Refit) -> Any:

@@ -163,6 +163,7 @@ def validate(
     return Validation(
         patients=patients, names=names, model=own, reference=found.get("reference"), centres=centres,
         design=plan.describe(), notes=tuple(dict.fromkeys(notes)), confidence=confidence, random_state=random_state,
+        unit=getattr(model, "time_unit", None),
     )  # fmt: skip
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from dcsurv.curves import SurvivalCurves
+from dcsurv.durations import describe_time
 from dcsurv.experiments.store import Row
 from dcsurv.metrics import calibration_at_horizon
 from dcsurv.target import FloatArray
@@ -61,6 +64,8 @@ class Validation:
         Of the intervals.
     random_state : int
         Seed of the resamples.
+    unit : str or None, default None
+        What times are measured in.
 
     Attributes
     ----------
@@ -95,8 +100,9 @@ class Validation:
         notes: tuple[str, ...],
         confidence: float,
         random_state: int,
+        unit: str | None = None,
     ) -> None:
-        self.patients, self.names, self.design, self.notes = patients, names, design, notes
+        self.patients, self.names, self.design, self.notes, self.unit = patients, names, design, notes, unit
         self.confidence, self.random_state = confidence, random_state
         self._found: dict[Role, Found] = {"model": model}
         if reference is not None:
@@ -132,11 +138,8 @@ class Validation:
         limits = [self._limits(role, key) for key in keys]
         out["lower"], out["upper"] = (np.array(side) for side in zip(*limits, strict=True))
         for column, over_repeats in (("floor", np.mean), ("null_95", np.mean), ("p_value", np.median)):
-            if column in first:
-                tables = [by_key(table, column) for table in found.pooled.tables]
-                out[column] = [over_repeats([one.get(key, np.nan) for one in tables]) for key in keys]
-        if "floor" in out:
-            out.loc[out["floor"].notna(), ["lower", "upper"]] = np.nan
+            tables = [by_key(table, column) for table in found.pooled.tables]
+            out[column] = [over_repeats([one.get(key, np.nan) for one in tables]) for key in keys]
         bootstrap = self.bootstrap if role == "model" else self.reference_bootstrap
         if bootstrap is not None:
             for column, name in (("apparent", "apparent"), ("corrected", "optimism_corrected"), ("monte_carlo",) * 2):
@@ -243,9 +246,8 @@ class Validation:
             ``predicted`` and ``observed`` risk, on a grid; the first is the model's own, the others its refits'.
         """
         unstable = self._unstable()
-        t = float(self.patients.horizons[len(self.patients.horizons) // 2]) if horizon is None else float(horizon)
-        unstable.patients(t)  # refuses a horizon that is not there
-        at = int(np.flatnonzero(np.isclose(unstable.horizons, t))[0])
+        at = unstable.position(horizon)
+        t = float(unstable.horizons[at])
         follow_up = self.patients.follow_up
         out = []
         for risk in (unstable.risk[:, at], *unstable.refits[:, :, at]):
@@ -305,12 +307,10 @@ class Validation:
 
         unstable = self._unstable()
         found = unstable.patients(horizon)
-        at = (
-            len(unstable.horizons) // 2
-            if horizon is None
-            else int(np.flatnonzero(np.isclose(unstable.horizons, horizon))[0])
+        at = unstable.position(horizon)
+        return prediction_instability(
+            found["risk"].to_numpy(), unstable.refits[:, :, at], label=self._by(unstable.horizons[at])
         )
-        return prediction_instability(found["risk"].to_numpy(), unstable.refits[:, :, at])
 
     def plot_calibration_instability(self, horizon: float | None = None) -> Figure:
         """Draw the calibration curves of the refits on all patients behind the model's own.
@@ -328,7 +328,12 @@ class Validation:
         from dcsurv.figures.instability import calibration_instability
 
         own, *others = self.calibration_instability(horizon)
-        return calibration_instability(own, others)
+        unstable = self._unstable()
+        label = self._by(unstable.horizons[unstable.position(horizon)])
+        return calibration_instability(own, others, label=label)
+
+    def _by(self, horizon: float) -> str:
+        return f"by {describe_time(float(horizon), self.unit)}"
 
     def plot_centres(self, metric: str = "C-td", horizon: float | None = None) -> Figure:
         """Draw a metric of every centre with its interval, and their random-effects mean.
@@ -354,6 +359,44 @@ class Validation:
             raise ValueError(f"there is no {metric} {'' if horizon is None else f'at {horizon:g} '}of the centres.")
         return forest(rows, mean, label=metric)
 
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return all tables that there are.
+
+        Returns
+        -------
+        dict of str to DataFrame
+            By name, as they are called here.
+        """
+        unstable = {"instability": self.instability, "reference_instability": self.reference_instability}
+        every: dict[str, pd.DataFrame | None] = {
+            "performance": self.performance,
+            "reference_performance": self.reference_performance,
+            "bootstrap": self.bootstrap,
+            "reference_bootstrap": self.reference_bootstrap,
+            "comparison": self.comparison,
+            **{name: None if one is None else one.table() for name, one in unstable.items()},
+            "centres": self.centres,
+            "centres_summary": self.centres_summary,
+        }
+        return {name: table for name, table in every.items() if table is not None}
+
+    def save(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write tables, figures and a short page in plain language.
+
+        Parameters
+        ----------
+        folder : str or path-like
+            Where; made if it is not there.
+
+        Returns
+        -------
+        list of Path
+            The files: ``index.html``, ``validation.json``, ``tables/*.csv`` and ``figures/*``.
+        """
+        from dcsurv.validation.page import write
+
+        return write(self, Path(folder))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tables and the verdict as plain data.
 
@@ -362,16 +405,6 @@ class Validation:
         dict
             For JSON.
         """
-        tables: dict[str, pd.DataFrame | None] = {
-            "performance": self.performance,
-            "reference_performance": self.reference_performance,
-            "bootstrap": self.bootstrap,
-            "comparison": self.comparison,
-            "instability": None if self.instability is None else self.instability.table(),
-            "reference_instability": None if self.reference_instability is None else self.reference_instability.table(),
-            "centres": self.centres,
-            "centres_summary": self.centres_summary,
-        }
         verdict = self.verdict
         return {
             "model": self.names["model"],
@@ -382,7 +415,7 @@ class Validation:
             "notes": list(self.notes),
             "verdict": None if verdict is None else verdict.text,
             "rests_on": None if verdict is None else verdict.rests_on,
-            **{name: None if table is None else table.to_dict("records") for name, table in tables.items()},
+            **{name: table.to_dict("records") for name, table in self.tables().items()},
         }
 
 

@@ -42,7 +42,29 @@ _FORMAT: Final = 1
 
 
 class ValidationError(InputError):
-    """A validation that cannot be made, or that went wrong on the way."""
+    """A validation that cannot be made, or that went wrong on the way.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong and what arrived.
+    parameter : str or None, default None
+        The parameter concerned, if it is one.
+    remedy : str, default ""
+        What to do.
+
+    Examples
+    --------
+    >>> import dcsurv
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.validation import ValidationError
+    >>> cohort = simulate("independent", 50)
+    >>> try:
+    ...     dcsurv.validate(dcsurv.CoxPH(), cohort.X, cohort.y, folds=10)
+    ... except ValidationError as error:
+    ...     print(error.parameter, "|", error.remedy)
+    folds | Use fewer folds, or bring more patients.
+    """
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,9 @@ def test_a_report_comes_with_the_fit(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     run("fit", folder / "patients.csv", *OUTCOME, "--unit", "days", "--model", "coxph", "--bootstrap", 5,
         "--report", page, "-o", tmp_path / "m.safetensors")  # fmt: skip
-    assert "<html" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "The event is in the column ‘died’" in text
+    assert "m.safetensors holds a model of the same kind, fitted to all" in text
 
 
 def test_predictions_are_those_of_the_library(folder: Path, tmp_path: Path) -> None:
@@ -383,6 +385,7 @@ def test_report_is_written(folder: Path, tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!")
     assert all(Path(figure).is_file() for figure in document["figures"])
     assert "whom the model was not trained on" in page.read_text(encoding="utf-8")
+    assert "cox.safetensors holds this very model" in page.read_text(encoding="utf-8")
 
 
 def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path) -> None:

@@ -465,6 +465,6 @@ def test_the_report_names_the_feature_and_lists_what_lies_beyond(folder: Path) -
     assert "enrolled (concordance 0.9" in text
     assert "beyond the follow-up of such patients" in text
     numbers = made.numbers["follow-up"]
-    assert numbers["censoring"]["depends_on_features"]
+    assert numbers["censoring"]["depends_on"] == "features"
     assert [row["horizon"] for row in numbers["reach"]] == [2.0, 8.0]
     assert numbers["reach"][0]["beyond"] < 0.2 < 0.5 < numbers["reach"][1]["beyond"]

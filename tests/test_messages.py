@@ -36,6 +36,7 @@ def test_a_message_is_said_in_the_words_of_python_and_of_the_command_line() -> N
         (Parameter("drop", ["it's"]), 'drop=["it\'s"]', "--drop 'it'\"'\"'s'"),
         (ModelParameter("n_nodes", 15), "n_nodes=15", "--set n_nodes=15"),
         (ModelChoice("CoxPH"), "CoxPH", "--model coxph"),
+        (ModelChoice("SplineCox"), "SplineCox", "--model spline-cox"),
     ],
 )
 def test_references(reference: Any, python: str, command_line: str) -> None:

@@ -63,10 +63,10 @@ def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
             naive = {
                 "C-td": concordance_index_td(y[drawn], curves[drawn]),
                 "CDAUC": cumulative_dynamic_auc(
-                    y[drawn], curves[drawn], times=prepared.parts["CDAUC"].times, y_train=y_train
+                    y[drawn], curves[drawn], times=prepared.parts["CDAUC"].times, y_train=y_train, censoring="marginal"
                 ).mean,
                 "IBS": integrated_brier_score(
-                    y[drawn], curves[drawn], times=prepared.parts["IBS"].times, y_train=y_train
+                    y[drawn], curves[drawn], times=prepared.parts["IBS"].times, y_train=y_train, censoring="marginal"
                 ),
                 "DDC": ddc(y[drawn], curves[drawn]),
             }
@@ -86,19 +86,18 @@ def test_integer_weights_count_as_copies(name):
     np.testing.assert_allclose(weighted.bins, d_calibration(y[copies], curves[copies]).bins, atol=1e-12)
     assert weighted.p_value == pytest.approx(d_calibration(y[copies], curves[copies]).p_value, abs=1e-9)
     times = np.unique(np.quantile(y["time"], [0.3, 0.5, 0.7]))
-    weighted = brier_score(y, curves, times, sample_weight=counts)[1]
-    np.testing.assert_allclose(weighted, brier_score(y[copies], curves[copies], times)[1], atol=1e-12)
-    weighted = cumulative_dynamic_auc(y, curves, times=times, sample_weight=counts)
-    np.testing.assert_allclose(
-        weighted.auc, cumulative_dynamic_auc(y[copies], curves[copies], times=times).auc, atol=1e-12
-    )
-    risk = -curves.rmst()
-    for index in (concordance_index_harrell, concordance_index_uno):
-        assert index(y, risk, sample_weight=counts) == pytest.approx(index(y[copies], risk[copies]), abs=1e-12)
+    for metric in (  # a test of what censoring depends on would take copies for patients
+        lambda y, curves, **more: brier_score(y, curves, times, censoring="marginal", **more)[1],
+        lambda y, curves, **more: cumulative_dynamic_auc(y, curves, times=times, censoring="marginal", **more).auc,
+        lambda y, curves, **more: concordance_index_uno(y, -curves.rmst(), censoring="marginal", **more),
+        lambda y, curves, **more: concordance_index_harrell(y, -curves.rmst(), **more),
+    ):
+        weighted = metric(y, curves, sample_weight=counts)
+        np.testing.assert_allclose(weighted, metric(y[copies], curves[copies]), atol=1e-12)
     horizon = float(times[1]) if len(times) > 1 else float(times[0])
     weighted, copied = (
-        calibration_at_horizon(y, curves, horizon, sample_weight=counts),
-        calibration_at_horizon(y[copies], curves[copies], horizon),
+        calibration_at_horizon(y, curves, horizon, censoring="marginal", sample_weight=counts),
+        calibration_at_horizon(y[copies], curves[copies], horizon, censoring="marginal"),
     )
     assert weighted.ratio == pytest.approx(copied.ratio, abs=1e-9)
 

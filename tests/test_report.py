@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,10 +76,11 @@ class Page(HTMLParser):
     def text(self):
         return " ".join(" ".join(self.words).split())
 
-    def rows(self, *header):
-        """Return the rows of the table whose header begins like this, by the text of their first cell."""
+    def rows(self, *header, start=""):
+        """Return the rows of the table whose header, and whose first row, begin like this, by their first cell."""
         for table in self.tables:
-            if table and tuple(cell.strip() for cell in table[0][: len(header)]) == header:
+            named = table and tuple(cell.strip() for cell in table[0][: len(header)]) == header
+            if named and table[1][0].strip().startswith(start):
                 return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in table[1:]}
         raise AssertionError(f"no table begins with {header}")
 
@@ -174,7 +176,7 @@ def printed(row, digits=3):
     return text.replace("-", "−")
 
 
-NAME = "CalibratedEnsemble (3 × CoxPH)"
+NAME = "CalibratedEnsemble"
 
 
 def test_discrimination_is_that_of_the_metrics(report, page, expected, metabric):
@@ -222,11 +224,14 @@ def test_calibration_at_the_horizons_is_that_of_the_metrics(report, page, expect
         for key in ("ici", "e50", "e90", "ratio", "expected_risk", "observed_risk"):
             assert seen[key] == getattr(own, key)
         ratio = value_of(tables["model"], "O/E", t)
-        gaps = [value_of(tables["model"], name, t) for name in ("ICI", "E50", "E90")]
         assert rows[text] == [
             f"{100 * own.expected_risk:.1f}%", f"{100 * own.observed_risk:.1f}%", printed(ratio, 2),
-            *(f"{g['value']:.3f} [{g['floor']:.3f}, {g['null_95']:.3f}; p {p_text(g['p_value'])}]" for g in gaps),
         ]  # fmt: skip
+        gaps = {name: value_of(tables["model"], name, t) for name in ("ICI", "E50", "E90")}
+        beside = page.rows("", "this model", "a perfect model, mean") | page.rows("", "this model", start="E50")
+        for name, gap in gaps.items():
+            cells = [f"{gap[key]:.3f}" for key in ("value", "floor", "null_95")]
+            assert beside[f"{name} by {text}"] == [*cells, p_text(gap["p_value"])]
 
 
 def test_d_calibration_before_and_after_the_maps(report, page, expected, metabric):
@@ -383,13 +388,47 @@ def test_headings_contents_and_ids(page):
     assert len(links) >= 14
     assert set(links) <= set(ids)
     assert sum(tag == "h1" for tag, _ in page.elements) == 1
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert all(below <= above + 1 for above, below in pairwise(levels)), "no level of headings is left out"
+    assert all("scope" in a for tag, a in page.elements if tag == "th")
     referenced = [a["href"][1:] for tag, a in page.elements if tag == "use"]
     assert set(referenced) <= set(ids), "every marker of a figure is there"
 
 
+def test_the_first_page_answers_what_a_reader_comes_with(report, page):
+    text = page.text[page.text.index("At a glance") : page.text.index("Contents")]
+    asked = ["What does it predict?", "For whom?", "Can its probabilities be trusted?", "Is it better than CoxPH?",
+             "Which model is this?", "What are its limits?"]  # fmt: skip
+    assert [text.index(question) for question in asked] == sorted(text.index(question) for question in asked)
+    ranking = next(row for row in report.numbers["discrimination"]["metrics"] if row["metric"] == "C-td")
+    assert f"{ranking['value']:.3f}" in text
+    assert len(text.split()) < 350, "it is read in a minute"
+    assert "by chance" in text
+    assert len(report.numbers["summary"]["trust"]["p"]) == 3  # two horizons and the whole distribution
+
+
+def test_the_page_claims_no_more_than_one_set_of_patients_tells(page):
+    assert "more than chance" not in page.text
+    assert "epoch" not in page.text
+    assert "(seed" not in page.text
+    assert "One set of patients cannot settle it" in page.text
+
+
+def test_groups_are_compared_by_their_differences(report, page):
+    found = report.numbers["subgroups"]["differences"]
+    by = {(row["column"], row["group"]): row for row in report.numbers["subgroups"]["groups"]}
+    pair = [row for row in found if row["column"] == "chemotherapy"]
+    assert [row["metric"] for row in pair] == ["C-td", "O/E"], "two groups are compared once"
+    apart = by["chemotherapy", "no"]["c_td"] - by["chemotherapy", "yes"]["c_td"]
+    assert pair[0]["difference"] == pytest.approx(apart)
+    assert all(row["p"] <= row["p_corrected"] <= 1 for row in found)
+    assert f"{len(found)} comparisons (Holm’s correction)" in page.text
+    assert len(page.rows("", "metric", "group against the others")) <= len(found)
+
+
 @pytest.mark.parametrize(
     "words",
-    ["ties adjusted", "1/G(z−)", "reverse Kaplan-Meier", "Greenwood", "four knots", "Haider’s chi-square",
+    ["ties adjusted", "1/G(z−)", "reverse Kaplan-Meier", "Greenwood", "four knots",
      "natural logarithm", "trapezoid", "p/(1 − p)", "percentiles of 40 bootstrap samples",
      "risks in a world without the other causes", "research software", "TRIPOD+AI"],
 )  # fmt: skip
@@ -515,7 +554,7 @@ def test_one_event(nasty, tmp_path):
     single = y.copy()
     single["event"] = np.arange(len(y)) == 3
     _, text = written(tmp_path, model, X, single)
-    assert "All of this rests on 1 event;" in text
+    assert "All of this rests on 1 event:" in text
     assert "too few, on one of the two sides, for a calibration curve" in text
 
 
@@ -729,6 +768,7 @@ def test_the_page_is_whole(browser, path, width, scheme):
     page.goto(path.as_uri())
     name = "metabric" if path.stem == "metabric" else "nasty"
     page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert said == []
     assert [url for url in asked_for if not url.startswith("data:")] == [path.as_uri()]
     broken = "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).length"
@@ -759,6 +799,8 @@ def test_the_page_prints(browser, path):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     # A4 without its margins: what does not fit across would be cut off on paper.
     page.set_viewport_size({"width": 680, "height": 1000})
+    folded = "[...document.querySelectorAll('details > :last-child')].filter(e => !e.checkVisibility()).length"
+    assert page.evaluate(folded) == 0, "what is folded on the screen is open on paper"
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 680
     name = "metabric" if path.stem == "metabric" else "nasty"
     page.screenshot(path=SCREENSHOTS / f"{name}-print.png", full_page=True)

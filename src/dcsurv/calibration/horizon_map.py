@@ -47,8 +47,9 @@ class HorizonMap(RecalibrationMap):
     between them are hardly distinguishable from the bent ones. So, unlike with the rank-preserving map, the order of
     two patients can change, where a curve is held and, by a hair, between nodes; at the nodes all others keep theirs.
 
-    Assumes that censoring is independent of the event within the groups of alike follow-up, which are made from ``X``;
-    without ``X``, among all. Patients are left out at times that less than 5 % of their group could reach.
+    Assumes that censoring is independent of the event within the groups of alike follow-up, which are made from ``X``,
+    or are tenths of the predicted risk; if neither predicts censoring, among all. Patients are left out at times that
+    less than 5 % of their group could reach.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class HorizonMap(RecalibrationMap):
         horizons = np.unique(np.quantile(inside, levels))
         survival = np.clip(predicted.evaluate_rows(horizons), _EDGE, 1 - _EDGE)
         log_hazard = np.log(-np.log(survival))
-        follow_up = resolve_follow_up(censoring, X, y)
+        follow_up = resolve_follow_up(censoring, X, y, [predicted])
         known = known_weights(time, event, horizons, weight, None if follow_up is None else follow_up.groups)
         happened = (time <= horizons[:, None]) & event
         center = np.average(log_hazard, axis=1, weights=weight)

@@ -15,7 +15,7 @@ from dcsurv.calibration.recalibrated import Recalibrated
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons, evaluate
-from dcsurv.metrics.censoring import Censoring, resolve_follow_up
+from dcsurv.metrics.censoring import Censoring, study_censoring
 from dcsurv.models import SurvivalModel
 from dcsurv.models.baseline import thinned
 from dcsurv.plain import plain
@@ -51,6 +51,8 @@ class Recalibration:
     after : DataFrame or None
         The same after recalibration, honestly: each patient's curve was mapped by maps fitted to the patients of
         other folds. None where there are too few events for folds.
+    follow_up : FollowUp
+        What censoring among the local patients depends on, which the weights of maps and metrics follow.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Recalibration:
     ratio_after: FloatArray
     before: pd.DataFrame
     after: pd.DataFrame | None
+    follow_up: FollowUp
 
     def __str__(self) -> str:
         size = f"{self.patients} patient{'' if self.patients == 1 else 's'}"
@@ -134,8 +137,9 @@ def recalibrate(
     moved = Recalibrated(model, maps, name).fit(X_local, y_local)
     moved.fitted_on_ = replace(moved.fitted_on_, digest=digest)
     y = check_outcome(y_local)
-    follow_up = resolve_follow_up("auto", X_local, y)
     before = model.predict_survival_function(X_local)
+    found = study_censoring(y, [before], X_local)
+    follow_up = found if found.depends else None
     after = moved.predict_survival_function(X_local)
     horizons = default_horizons(y)
     survival, mapped = before.evaluate(horizons), after.evaluate(horizons)
@@ -158,6 +162,7 @@ def recalibrate(
         ratio_after=_ratios(tables[1], horizons),
         before=tables[0],
         after=measured["after"],
+        follow_up=found,
     )
 
 

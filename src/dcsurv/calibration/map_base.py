@@ -49,8 +49,9 @@ class RecalibrationMap(ABC):
             One non-negative weight per patient.
         X : DataFrame, array-like or None, default None
             Features of the patients.
-        censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
-            Whether the censoring weights follow the features; see :func:`dcsurv.metrics.brier_score`.
+        censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
+            Whether the censoring weights follow the features, or the predicted risk; see
+            :func:`dcsurv.metrics.brier_score`.
 
         Returns
         -------

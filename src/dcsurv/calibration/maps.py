@@ -51,7 +51,7 @@ class MapSequence(RecalibrationMap):
         censoring: Censoring = "auto",
     ) -> Self:
         predicted = as_curves(curves)
-        found: Censoring = resolve_follow_up(censoring, X, y) or "marginal"
+        found: Censoring = resolve_follow_up(censoring, X, y, [predicted]) or "marginal"
         for one in self.maps:
             predicted = one.fit(y, predicted, sample_weight, censoring=found).transform(predicted)
         return self

@@ -121,7 +121,7 @@ class Recalibrated(SurvivalModel):
         check_is_fitted(self.model)
         curves = self.model.predict_survival_function(X)
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
-        follow_up = resolve_follow_up("auto", X, outcome)
+        follow_up = resolve_follow_up("auto", X, outcome, [curves])
         self.map_ = make_maps(self.maps).fit(outcome, curves, sample_weight, censoring=follow_up or "marginal")
         self.fitted_on_ = FittedOn(len(outcome), int(outcome["event"].sum()), self.fitted_on, date=_now())
         self.evaluation_: dict[str, Any] | None = None

@@ -12,7 +12,7 @@ from dcsurv.cli import options as o
 from dcsurv.cli.app import command
 from dcsurv.cli.choices import build
 from dcsurv.cli.fitting import give_card, held_out_words
-from dcsurv.cli.reporting import report_held_out
+from dcsurv.cli.reporting import holds_this, report_held_out
 from dcsurv.cli.shell import Shell
 from dcsurv.cli.tables import add, plain_table, show_cohort, show_evaluation, show_table
 from dcsurv.cohort import (
@@ -96,7 +96,9 @@ def _run(shell: Shell, output: Path, cohort: Cohort, computing: o.ComputingOptio
         for _ in write_predictions(predictor, inspect_table(output / _NEWCOMERS), output / _PREDICTIONS):
             pass
         step("writing the report")
-        report_held_out(output / _REPORT, held, cohort, horizons, bootstrap, computing.seed)
+        report_held_out(
+            output / _REPORT, held, cohort, horizons, bootstrap, computing.seed, holds_this(output / _MODEL, card)
+        )
     return card, type(held.model).__name__, predictor.rows
 
 

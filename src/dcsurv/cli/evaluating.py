@@ -18,6 +18,7 @@ from dcsurv.messages import plural
 
 if TYPE_CHECKING:
     from dcsurv.calibration import Recalibrated
+    from dcsurv.follow_up import FollowUp
 
 
 @command
@@ -31,7 +32,7 @@ def evaluate(
 ) -> None:
     """Measure a model on patients with known outcomes that it was not fitted to."""
     from dcsurv.cohort.evaluation import Evaluation, evaluate_curves
-    from dcsurv.follow_up import study_follow_up
+    from dcsurv.metrics.censoring import study_censoring
     from dcsurv.persistence import load
 
     fitted = load(model)
@@ -43,12 +44,13 @@ def evaluate(
             "patients is in `dcsurv info`, or in an evaluation on other patients."
         )
     chosen = horizons_for(card, measuring.horizons)
+    curves = fitted.predict_survival_function(cohort.features)
     measured = evaluate_curves(
         cohort.y,
-        fitted.predict_survival_function(cohort.features),
+        curves,
         None,
         chosen,
-        follow_up=study_follow_up(cohort.features, cohort.y),
+        follow_up=study_censoring(cohort.y, [curves], cohort.features),
         n_bootstrap=measuring.bootstrap,
         seed=measuring.seed,
         unit=card.unit,
@@ -98,6 +100,8 @@ def recalibrate(
     maps = ("rank",) if keep_ranking else ("horizon", "rank")
     done = fit_map(fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest)
     done.model.save(output)
+    if weights := _weights_follow(done.follow_up):
+        note(weights)
     _show_change(shell, done, card)
     show_recalibration(shell, done.model, card)
     shell.show()
@@ -112,6 +116,16 @@ def recalibrate(
             "observed_expected_after": done.ratio_after,
         }
     )
+
+
+def _weights_follow(follow_up: FollowUp) -> str:
+    """Say what censoring depends on, and with it the weights of the maps."""
+    risk = follow_up.describe_risk()
+    if follow_up.by == "risk" and follow_up.depends:
+        return f"{risk}: the weights of the maps follow it."
+    if follow_up.depends:
+        return f"{follow_up.describe()} The weights of the maps follow the features." + (f" {risk}." if risk else "")
+    return f"{risk}: one curve of censoring serves for all." if risk else ""
 
 
 def _show_change(shell: Shell, done: Any, card: ModelCard) -> None:

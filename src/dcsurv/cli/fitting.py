@@ -150,7 +150,10 @@ def _train_and_save(
             found = held.evaluation
             if report is not None:
                 step(f"writing {report}")
-                report_held_out(report, held, cohort, horizons, how.bootstrap, seed)
+                told = f"This page describes the model {held_out_words(held, cohort)}. {output.name} holds " + (
+                    f"a model of the same kind, {trained_on}." if how.refit else "this very model."
+                )
+                report_held_out(report, held, cohort, horizons, how.bootstrap, seed, told)
             if not how.refit:
                 kept, trained_on = held.model, held_out_words(held, cohort)
         elif how.evaluate is EvaluateBy.CV:

@@ -83,11 +83,17 @@ def report(
             X_train=None if before is None else before.features, y_train=None if before is None else before.y,
             reference=reference, horizons=_times(horizons_for(card, measuring.horizons)), unit=card.unit,
             subgroups=o.column_names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
-            data_name=data.name, n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
+            data_name=data.name, outcome=cohort.outcome, file_holds=holds_this(model, card),
+            n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
             same_cohort=False,
         )  # fmt: skip
     shell.say(f"{made.path}: the report, with {plural(len(made.figures), 'figure')} beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
+
+
+def holds_this(path: Path, card: ModelCard) -> str:
+    """Say that a file holds the model of the page, and whom it was fitted to."""
+    return f"{path.name} holds this very model{f', {card.trained_on}' if card.trained_on else ''}."
 
 
 def _check_local(fitted: Any, locals_: list[Cohort], train: Path | None) -> None:
@@ -116,12 +122,15 @@ def _treated_alike(reference: Any, fitted: Any, locals_: list[Cohort]) -> Any:
     return reference
 
 
-def report_held_out(path: Path, held: Any, cohort: Cohort, horizons: list[Horizon], bootstrap: int, seed: int) -> Any:
-    """Write the report of a model on the patients that were held out from it."""
+def report_held_out(
+    path: Path, held: Any, cohort: Cohort, horizons: list[Horizon], bootstrap: int, seed: int, file_holds: str
+) -> Any:
+    """Write the report of a model on the patients that were held out from it; the file may hold another one."""
     return write_page(
         path, held.model, cohort.features.iloc[held.test], cohort.y[held.test],
         X_train=cohort.features.iloc[held.train], y_train=cohort.y[held.train], reference=held.reference,
-        horizons=_times(horizons), unit=cohort.unit, data_name=cohort.name, n_bootstrap=bootstrap, random_state=seed,
+        horizons=_times(horizons), unit=cohort.unit, data_name=cohort.name, outcome=cohort.outcome,
+        file_holds=file_holds, n_bootstrap=bootstrap, random_state=seed,
     )  # fmt: skip
 
 

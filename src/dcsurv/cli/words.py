@@ -15,7 +15,10 @@ def option(reference: Reference) -> str:
     if isinstance(reference, ModelParameter):
         return f"--set {shlex.quote(f'{reference.name}={reference.value}')}"
     if not isinstance(reference, Parameter):
-        return f"--model {reference.name.lower()}"
+        from dcsurv.kinds import kind_in_file  # brings the models, which no help text needs
+
+        kind = kind_in_file(reference.name)
+        return f"--model {reference.name.lower() if kind is None else kind.name}"
     name = _OPTIONS.get(reference.name, f"--{reference.name.replace('_', '-')}")
     if reference.value is None:
         return name

@@ -147,6 +147,23 @@ class ModelCard:
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelFileError(f"the model's card cannot be read ({error}). Fit the model again.") from None
 
+    @staticmethod
+    def outcome_of(model: SurvivalModel) -> OutcomeColumns | None:
+        """Return where the table that a model was fitted to kept the outcome.
+
+        Parameters
+        ----------
+        model : SurvivalModel
+            A fitted model, with or without a card.
+
+        Returns
+        -------
+        OutcomeColumns or None
+            None if it was fitted in Python.
+        """
+        saved = (getattr(model, "card_", None) or {}).get("outcome")
+        return None if saved is None else OutcomeColumns.from_dict(saved)
+
 
 def read_cohort_for(
     model: SurvivalModel,

@@ -15,9 +15,10 @@ from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.horizons import usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import Horizon
-from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.follow_up import FollowUp
 from dcsurv.messages import plural
 from dcsurv.metrics import evaluate, list_metrics
+from dcsurv.metrics.censoring import study_censoring
 from dcsurv.models import CoxPH, SurvivalModel
 from dcsurv.plain import plain
 from dcsurv.target import IntArray, fold_indices, train_test_indices
@@ -86,9 +87,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Measured:
-    """The metrics of curves, what these patients did not allow to measure, and notes on weights and the like."""
+    """The metrics of curves, what their weights follow, what was not measured, and notes on weights and the like."""
 
     table: pd.DataFrame
+    follow_up: FollowUp
     unmeasured: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -126,19 +128,29 @@ def evaluate_curves(
             metrics=None if usable else [metric.name for metric in list_metrics() if not metric.per_horizon],
             random_state=seed,
         )
-    notes = [_weights_follow(follow_up, table)] if follow_up.depends else []
+    notes = _what_weights_follow(follow_up, table)
     notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
-    return Measured(table, tuple(unmeasured), tuple(notes))
+    return Measured(table, follow_up, tuple(unmeasured), tuple(notes))
 
 
-def _weights_follow(follow_up: FollowUp, table: pd.DataFrame) -> str:
+def _what_weights_follow(follow_up: FollowUp, table: pd.DataFrame) -> list[str]:
+    """Say what censoring depends on, and what the weights do about it."""
+    risk = follow_up.describe_risk()
+    if not follow_up.depends:
+        return [f"{risk}: one curve of censoring serves for all."] if risk else []
     weighted = [metric.name for metric in list_metrics() if metric.weighted]
     shares = table.loc[table["metric"].isin(weighted), "counted"]
-    return (
-        f"{follow_up.describe()} So the weights of {', '.join(weighted)} follow the features, and patients count at "
-        f"times that others like them could reach ({shares.min():.0%} to {shares.max():.0%} of the patients). With one "
+    count = (
+        "patients count at times that others like them could reach "
+        f"({shares.min():.0%} to {shares.max():.0%} of the patients)"
+    )
+    if follow_up.by == "risk":
+        return [f"{risk}: the weights of {', '.join(weighted)} follow it, and {count}."]
+    found = (
+        f"{follow_up.describe()} So the weights of {', '.join(weighted)} follow the features, and {count}. With one "
         "curve of censoring for all, these numbers favour models that predict death where nobody is followed."
     )
+    return [found, f"{risk}; the weights follow the features."] if risk else [found]
 
 
 def hold_out(
@@ -163,7 +175,9 @@ def hold_out(
     if not isinstance(model, CoxPH):
         try:
             reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
-            reference_table = _measure(reference, cohort, train, test, horizons, n_bootstrap, seed).table
+            reference_table = _measure(
+                reference, cohort, train, test, horizons, n_bootstrap, seed, found.follow_up
+            ).table
         except ValueError as error:
             notes.append(f"CoxPH, for comparison, could not be fitted: {error}")
     how = f"held-out {TEST_SHARE:.0%}, drawn at random with the same share of events (seed {seed})"
@@ -196,7 +210,8 @@ def cross_validate(
         if not isinstance(model, CoxPH):
             try:
                 reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
-                tables["reference"].append(_measure(reference, cohort, train, test, horizons, 0, seed).table)
+                beside = _measure(reference, cohort, train, test, horizons, 0, seed, found.follow_up)
+                tables["reference"].append(beside.table)
             except ValueError as error:
                 notes.append(f"CoxPH, for comparison, could not be fitted in fold {k}: {error}")
     how = (
@@ -229,12 +244,15 @@ def _measure(
     horizons: Sequence[Horizon],
     n_bootstrap: int,
     seed: int,
+    follow_up: FollowUp | None = None,
 ) -> Measured:
+    """Measure a model on test patients, its weights those of the model that it stands beside, if any."""
     with warnings.catch_warnings():
         # A level of a category that only test patients have counts as missing; that is part of what is measured.
         warnings.filterwarnings("ignore", message="levels that were not there in fit")
         curves = model.predict_survival_function(cohort.features.iloc[test])
-    follow_up = study_follow_up(cohort.features.iloc[test], cohort.y[test])
+    if follow_up is None:
+        follow_up = study_censoring(cohort.y[test], [curves], cohort.features.iloc[test])
     return evaluate_curves(
         cohort.y[test], curves, cohort.y[train], horizons, follow_up=follow_up, n_bootstrap=n_bootstrap, seed=seed,
         unit=cohort.unit,

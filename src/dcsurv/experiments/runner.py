@@ -18,6 +18,7 @@ from dcsurv.datasets import load
 from dcsurv.experiments.dispatch import TaskResult, attempt, check_options, run_all
 from dcsurv.experiments.plan import Plan, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
+from dcsurv.follow_up import study_follow_up
 from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.target import train_test_indices
 
@@ -175,7 +176,7 @@ def scores(curves: SurvivalCurves, X: pd.DataFrame, y: Any, y_train: Any, n_boot
     """
     weighted = [metric.name for metric in list_metrics() if metric.weighted]
     tables = {
-        "default": evaluate(y, curves, y_train, n_bootstrap, X=X),
+        "default": evaluate(y, curves, y_train, n_bootstrap, censoring=study_follow_up(X, y)),
         "marginal": evaluate(y, curves, y_train, censoring="marginal", metrics=weighted),
         "paper": evaluate(y, curves, y_train, _PAPER_BOOTSTRAPS, convention="paper"),
     }

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 from dcsurv.follow_up.score import exposure_of
 from dcsurv.target import BoolArray, FloatArray, IntArray
@@ -115,3 +115,35 @@ def score_test(time: FloatArray, lost: BoolArray, score: FloatArray) -> float:
     gone = lost[latest_first]
     total = float(variance[gone].sum())
     return float(norm.sf((value - mean)[gone].sum() / np.sqrt(total))) if total > 0 else 1.0
+
+
+def dependence_test(columns: FloatArray, time: FloatArray, lost: BoolArray) -> float:
+    """Return the p-value of Cox's score test of columns that have not seen the censorings; NaN if nothing varies.
+
+    Chi-square with as many degrees of freedom as the columns span. The variance is that of draws without replacement:
+    where all who are left are censored at once, as by the end of a study, there is nothing to test.
+    """
+    X = (columns - columns.mean(axis=0)) / np.maximum(columns.std(axis=0), 1e-12)
+    latest_first = np.lexsort((~lost, -time))  # whoever has the event at a tied time is not at risk of censoring
+    X, time, lost = X[latest_first], time[latest_first], lost[latest_first]
+    gone = np.flatnonzero(lost)
+    if len(gone) == 0:
+        return np.nan
+    first = np.flatnonzero(np.diff(time[gone], prepend=np.inf))
+    drawn = np.diff(np.append(first, len(gone)))
+    last = gone[first + drawn - 1]
+    size = last + 1.0
+    mean = np.cumsum(X, axis=0)[last] / size[:, None]
+    excess = (np.add.reduceat(X[gone], first, axis=0) - drawn[:, None] * mean).sum(axis=0)
+    share = drawn * (size - drawn) / np.maximum(size - 1, 1)
+    # Sum over the times of share x (mean of X X' - mean mean'), the first as a sum over patients.
+    reached = np.zeros(len(X))
+    reached[last] = share / size
+    at = np.cumsum(reached[::-1])[::-1]
+    covariance = (X * at[:, None]).T @ X - (mean * share[:, None]).T @ mean
+    values, vectors = np.linalg.eigh(covariance)
+    spans = values > 1e-6 * max(float(share.sum()), 1e-300)
+    if not spans.any() or share.sum() <= 0:
+        return np.nan
+    statistic = float(((vectors[:, spans].T @ excess) ** 2 / values[spans]).sum())
+    return float(chi2.sf(statistic, int(spans.sum())))

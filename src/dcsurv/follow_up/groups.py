@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,25 +12,67 @@ from dcsurv.follow_up.association import Influence
 from dcsurv.follow_up.score import BENDS, CensoringScore
 from dcsurv.target import FloatArray, IntArray
 
+# Features, or risks, predict censoring if chance would hardly do so. How well does not matter: one small centre whose
+# patients were not followed for long hardly shows in a concordance.
+P_VALUE = 0.001
 # A feature is named if its concordance is above this, and so many at most.
 _NAMED_ABOVE, _MOST_NAMED = 0.55, 3
+
+
+class RiskTest(NamedTuple):
+    """How well the predicted risk predicts who is censored first.
+
+    Attributes
+    ----------
+    concordance : float
+        Share of pairs of patients that it puts in the right order, whichever way round: 0.5 not at all, 1 perfectly.
+    p_value : float
+        Of Cox's score test of the risk, as a line that may bend, as if censoring were the event; NaN where there is
+        nothing to test, such as when all were censored at the end of the study.
+
+    Examples
+    --------
+    >>> from dcsurv.follow_up import RiskTest
+    >>> print(RiskTest(0.614, 0.00002))
+    Predicted risk predicts censoring (concordance 0.61, p < 0.001)
+    >>> print(RiskTest(0.523, 0.34))
+    Predicted risk hardly predicts censoring (concordance 0.52, p = 0.34)
+    """
+
+    concordance: float
+    p_value: float
+
+    @property
+    def depends(self) -> bool:
+        """Whether chance would hardly predict censoring so well."""
+        return self.p_value < P_VALUE
+
+    def __str__(self) -> str:
+        if np.isnan(self.p_value):
+            return "There are too few censorings at different times to say whether predicted risk predicts censoring"
+        p = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.{2 if self.p_value >= 0.01 else 3}f}"
+        verb = "predicts" if self.depends else "hardly predicts"
+        return f"Predicted risk {verb} censoring (concordance {self.concordance:.2f}, {p})"
 
 
 @dataclass(frozen=True)
 class FollowUp:
     """Groups of patients who could be followed alike, and until when.
 
-    Made by :func:`study_follow_up`. Where the features do not predict censoring there is one group.
+    Made by :func:`study_follow_up` from features, and by :func:`study_risk` from predicted risks. Where these do not
+    predict censoring there is one group.
 
     Attributes
     ----------
     depends : bool
-        Whether the features predict censoring, so that there are several groups.
+        Whether the features, or risks, predict censoring, so that there are several groups.
     concordance : float
         Of a score of all features, cross-fitted, with the order in which patients were censored; NaN where there were
         too few to say.
     p_value : float
-        Of a test that chance alone would predict censoring so well; NaN where there were too few to say.
+        Of a test that chance alone would predict censoring so well; NaN where there were too few to say. That of the
+        features is compared with 0.001 and no more: a score that is fitted, if crosswise, is below 0.05 by chance in
+        about one cohort of ten.
     features : tuple of Influence
         The features that predict censoring best, each alone, best first.
     groups : array of int
@@ -39,6 +81,10 @@ class FollowUp:
         Of each group, the last time by which at least 5 % would not have been censored.
     score : CensoringScore or None, default None
         By which other patients are put into groups; None: there is one group.
+    by : {"features", "risk"}, default "features"
+        What the groups are made of.
+    risk : RiskTest or None, default None
+        How predicted risk predicts censoring, where curves were there.
 
     Examples
     --------
@@ -61,6 +107,8 @@ class FollowUp:
     groups: IntArray
     followed_until: FloatArray
     score: CensoringScore | None = field(default=None, repr=False)
+    by: Literal["features", "risk"] = "features"
+    risk: RiskTest | None = None
 
     def assign(self, X: npt.NDArray[Any]) -> IntArray:
         """Return the group of other patients.
@@ -113,9 +161,11 @@ class FollowUp:
         return replace(self, groups=self.groups[rows])
 
     def describe(self) -> str:
-        """Say which features decide how long a patient could be followed, in one sentence; "" if none do."""
+        """Say what decides how long a patient could be followed, in one sentence; "" if nothing does."""
         if not self.depends:
             return ""
+        if self.by == "risk":
+            return f"{self.describe_risk()}."
         named = [one for one in self.features if one.concordance >= _NAMED_ABOVE][:_MOST_NAMED]
         if not named:
             first = f" (most of all {self.features[0].feature})" if self.features else ""
@@ -123,6 +173,12 @@ class FollowUp:
         parts = [f"{one.feature} (concordance {one.concordance:.2f})" for one in named]
         listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         return f"{listed} predict{'s' if len(parts) == 1 else ''} censoring."
+
+    def describe_risk(self) -> str:
+        """Say how predicted risk predicts censoring, without a full stop; "" where there is nothing to say."""
+        if self.risk is None or np.isnan(self.risk.p_value):
+            return ""
+        return str(self.risk)
 
     def get_state(self) -> dict[str, Any]:
         """Return what a model file keeps: plain numbers, no rows of patients.
@@ -179,7 +235,8 @@ class FollowUp:
         known = {name: np.nan if state[name] is None else float(state[name]) for name in ("concordance", "p_value")}
         return cls(
             bool(state["depends"]),
-            **known,
+            known["concordance"],
+            known["p_value"],
             features=tuple(Influence(str(name), float(value)) for name, value in state["features"]),
             groups=np.zeros(0, dtype=np.int64),
             followed_until=until,

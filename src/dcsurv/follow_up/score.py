@@ -54,7 +54,7 @@ class CensoringScore:
         out = np.empty(len(X))
         for start in range(0, len(X), _CHUNK):  # the bends are several copies of the columns
             some = slice(start, start + _CHUNK)
-            out[some] = _bent(X[some][:, self.columns], self.knots) @ self.slopes.ravel()
+            out[some] = bent(X[some][:, self.columns], self.knots) @ self.slopes.ravel()
         return out
 
 
@@ -64,7 +64,7 @@ def exposure_of(time: FloatArray, lost: BoolArray) -> FloatArray:
     return StepFunction(times, hazard, 0.0)(time)
 
 
-def _bent(X: npt.NDArray[Any], knots: FloatArray) -> FloatArray:
+def bent(X: npt.NDArray[Any], knots: FloatArray) -> FloatArray:
     """Return each column and what of it lies beyond its knots, (n, columns x (1 + bends))."""
     values = np.asarray(X, dtype=np.float64)[:, :, None]
     return np.concatenate([values, np.maximum(values - knots, 0.0)], axis=2).reshape(len(values), -1)
@@ -81,7 +81,7 @@ def cross_fitted(
     few = np.array([len(np.unique(X[:, k])) <= _FEW_VALUES for k in columns])
     knots = np.quantile(X[:, columns].astype(np.float64), BENDS, axis=0).T
     knots[few] = X[:, columns[few]].max(axis=0)[:, None]  # nothing lies beyond: straight
-    design = _bent(X[:, columns], knots)
+    design = bent(X[:, columns], knots)
     spread = np.maximum(design.std(axis=0), 1e-9)
     middle = design.mean(axis=0) / spread
     design = design / spread - middle

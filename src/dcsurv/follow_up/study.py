@@ -12,19 +12,25 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv._frames import as_pandas
-from dcsurv.follow_up.association import censoring_concordance, cuts_of, influences, score_test
-from dcsurv.follow_up.groups import FollowUp
-from dcsurv.follow_up.score import cross_fitted
+from dcsurv.follow_up.association import (
+    Influence,
+    censoring_concordance,
+    cuts_of,
+    dependence_test,
+    influences,
+    score_test,
+)
+from dcsurv.follow_up.groups import P_VALUE, FollowUp, RiskTest
+from dcsurv.follow_up.score import BENDS, CensoringScore, bent, cross_fitted
 from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
-# Features predict censoring if chance would hardly do so. How well does not matter: one small centre whose patients
-# were not followed for long hardly shows in a concordance.
-_P_VALUE = 0.001
 # With fewer patients or censorings nothing can be said.
 _LEAST_PATIENTS, _LEAST_CENSORED = 60, 20
 _FOLDS = 5
+# By risk: tenths, as long as a group has so many patients and censorings.
+_TENTHS, _GROUP_PATIENTS, _GROUP_CENSORED = 10, 25, 20
 # More rows than this do not make the groups better.
 _MOST_ROWS = 10_000
 
@@ -83,7 +89,7 @@ def study_follow_up(
     found = replace(
         together, concordance=censoring_concordance(time, lost, held_out), p_value=score_test(time, lost, held_out)
     )
-    depends = found.p_value < _P_VALUE
+    depends = found.p_value < P_VALUE
     if not depends and not even_if:
         return found
     score = replace(score, cuts=cuts_of(held_out, time, lost))
@@ -95,6 +101,84 @@ def study_follow_up(
         features=influences(part, owners, time, lost, fold),
         groups=groups,
         followed_until=_ends(outcome, weight, groups, len(score.cuts) + 1),
+        score=score,
+    )
+
+
+def study_risk(
+    risk: npt.ArrayLike,
+    y: Any,
+    *,
+    sample_weight: npt.ArrayLike | None = None,
+    even_if: bool = False,
+) -> FollowUp:
+    """Find out whether predicted risk predicts censoring, and group the patients by it.
+
+    Patients who are worse off may leave a study sooner, or be watched for longer. If the risk predicts censoring, its
+    tenths (fewer with few patients) have their own Kaplan-Meier curve of censoring each; whether the rate of censoring
+    rises or falls with the risk, and how, does not matter.
+
+    Parameters
+    ----------
+    risk : array-like of float
+        Predicted risk of n patients on any scale, (n,); of several models, (n, models), which then share the groups:
+        tenths of a cross-fitted score of the rate of censoring, given all risks.
+    y : outcome
+        Outcomes of the same patients.
+    sample_weight : array-like of float or None, default None
+        One non-negative weight per patient, for the curves; None: all count the same.
+    even_if : bool, default False
+        Make groups even if the test does not find that the risk predicts censoring.
+
+    Returns
+    -------
+    FollowUp
+        The groups, and the test.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.datasets import simulate
+    >>> from dcsurv.follow_up import study_risk
+    >>> cohort = simulate("risk", 1000)  # the sicker, the sooner lost
+    >>> found = study_risk(1 - cohort.truth(5.0), cohort.y)
+    >>> found.describe()
+    'Predicted risk predicts censoring (concordance 0.6..., p < 0.001).'
+    >>> len(found.followed_until)
+    10
+    """
+    outcome = check_outcome(y)
+    columns = np.asarray(risk, dtype=np.float64).reshape(len(outcome), -1)
+    weight = check_sample_weight(sample_weight, len(outcome))
+    whole = np.zeros(len(outcome), dtype=np.int64)
+    together = FollowUp(False, np.nan, np.nan, (), whole, _ends(outcome, weight, whole, 1), by="risk")
+    chosen = _some_rows(weight)
+    part, time, lost = columns[chosen], np.ascontiguousarray(outcome["time"][chosen]), ~outcome["event"][chosen]
+    if len(chosen) < _LEAST_PATIENTS or lost.sum() < _LEAST_CENSORED:
+        return replace(together, risk=RiskTest(np.nan, np.nan))
+    p_value = dependence_test(bent(part, np.quantile(part, BENDS, axis=0).T), time, lost)
+    if columns.shape[1] == 1:
+        straight = np.eye(1, 1 + len(BENDS))
+        score, held_out = CensoringScore(np.array([0]), np.zeros((1, len(BENDS))), straight, np.zeros(0)), part[:, 0]
+    else:
+        score, held_out = cross_fitted(part, time, lost, np.random.default_rng(0).permutation(len(chosen)) % _FOLDS)
+    concordance = censoring_concordance(time, lost, held_out)
+    test = RiskTest(max(concordance, 1 - concordance), p_value)
+    found = replace(together, concordance=test.concordance, p_value=p_value, risk=test)
+    if not test.depends and not even_if:
+        return found
+    n_groups = int(min(_TENTHS, len(chosen) // _GROUP_PATIENTS, lost.sum() // _GROUP_CENSORED))
+    cuts = np.unique(np.quantile(held_out, np.arange(1, n_groups) / n_groups))
+    cuts = cuts[cuts < held_out.max()]  # with many alike, nobody may lie above the last
+    score = replace(score, cuts=cuts)
+    groups = np.searchsorted(cuts, score(columns))
+    groups[chosen] = np.searchsorted(cuts, held_out)
+    return replace(
+        found,
+        depends=test.depends,
+        features=(Influence("predicted risk", test.concordance),),
+        groups=groups,
+        followed_until=_ends(outcome, weight, groups, len(cuts) + 1),
         score=score,
     )
 

@@ -173,7 +173,7 @@ def cumulative_dynamic_auc(
         always comes from ``y``, one for all, and ``y_train`` gives the times that curves are projected on.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`brier_score`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
         How censoring weights depend on them; see :func:`brier_score`.
     tied_tol : float or None, default None
         Neighbouring survival values that differ by at most this are tied, and ties chain; None: 1e-8, paper 1e-3.
@@ -199,7 +199,7 @@ def cumulative_dynamic_auc(
     """
     nodes = paper_nodes(convention, y_train)
     paper = nodes is not None
-    follow_up = None if paper else resolve_follow_up(censoring, X, y, sample_weight)
+    follow_up = None if paper else resolve_follow_up(censoring, X, y, [curves], sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = SortedCohort(y)
     if tied_tol is not None:

@@ -126,10 +126,13 @@ def brier_score(
         Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
     X : DataFrame, array or None, default None
         Features of the patients, of which G may depend.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
         ``"marginal"``: one G for all. ``"by-features"``: G(t | x), estimated on these patients in groups of alike
-        follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead); patients count at times that at
-        least 5 % of their group could reach. ``"auto"``: by features if ``X`` is there and predicts censoring.
+        follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead). ``"by-risk"``: the same in
+        tenths of the predicted risk (:func:`dcsurv.follow_up.study_risk`). With groups, patients count at times that at
+        least 5 % of their group could reach, and at all times if four fifths of it had had the event before.
+        ``"auto"``: by features if ``X`` is there and predicts censoring, else by risk if that predicts censoring, else
+        marginal.
     censoring_weights : {"before", "at"}, default "before"
         ``"before"`` takes G(z-) for events, as Graf et al. define it; ``"at"`` takes G(z) and equals
         scikit-survival's ``brier_score``.
@@ -194,7 +197,7 @@ def integrated_brier_score(
         Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`brier_score`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
         How censoring weights depend on them; see :func:`brier_score`.
     censoring_weights : {"before", "at"}, default "before"
         ``"before"`` takes G(z-) for events, as Graf et al. define it; ``"at"`` takes G(z) and equals
@@ -222,7 +225,7 @@ def _for_curves(
     censoring_weights: CensoringWeights,
     sample_weight: npt.ArrayLike | None,
 ) -> tuple[Brier, FloatArray]:
-    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
+    follow_up = resolve_follow_up(censoring, X, y, [curves], sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = SortedCohort(y)
     model = CensoringModel(cohort, y_train, censoring_weights, follow_up)

@@ -266,9 +266,9 @@ def calibration_at_horizon(
         Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`brier_score`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
-        How censoring weights depend on them; see :func:`brier_score`. With weights by features, curve and means are
-        those of the patients who count.
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`. With weights by features or risk, curve and
+        means are those of the patients who count.
     sample_weight : array-like of float or None, default None
         One non-negative weight per patient; None: all count the same.
 
@@ -277,7 +277,7 @@ def calibration_at_horizon(
     HorizonCalibration
         The curve and what it amounts to.
     """
-    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
+    follow_up = resolve_follow_up(censoring, X, y, [curves], sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = SortedCohort(y)
     model = CensoringModel(cohort, y_train, "before", follow_up)

@@ -1,27 +1,69 @@
-"""Inverse-probability-of-censoring weights of a test cohort: one censoring curve for all, or G given the features."""
+"""Inverse-probability-of-censoring weights of a test cohort: one censoring curve for all, or given features or risk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.curves import as_curves
+from dcsurv.follow_up import FollowUp, study_follow_up, study_risk
 from dcsurv.metrics.inputs import SortedCohort, warn
-from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
-from dcsurv.target import BoolArray, FloatArray, check_sample_weight
+from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve, kaplan_meier
+from dcsurv.target import BoolArray, FloatArray, check_outcome, check_sample_weight, make_outcome
 
 CensoringWeights: TypeAlias = Literal["before", "at"]
-Censoring: TypeAlias = Literal["auto", "marginal", "by-features"] | FollowUp
+Censoring: TypeAlias = Literal["auto", "marginal", "by-features", "by-risk"] | FollowUp
+# Survival this close to 0 or 1 counts as this, so that the logarithm of the hazard is finite.
+_EDGE = 1e-9
+# Of a group that could not be followed to a time, the state at it is known well enough if no more than this share had
+# been free of the event when its follow-up ended.
+_FINISHED = 0.2
+
+
+def predicted_risk(y: Any, models: Sequence[Any]) -> FloatArray:
+    """Return the risk of n patients as each model sees it, (n, models).
+
+    From curves it is the logarithm of the cumulative hazard at the median event time, or where they end if that is
+    before. A row of scores, one per patient, is a risk already.
+    """
+    outcome = check_outcome(y)
+    events = outcome["time"][outcome["event"]]
+    columns = []
+    for curves in models:
+        if isinstance(curves, np.ndarray) and curves.ndim == 1:
+            columns.append(curves)
+            continue
+        predicted = as_curves(curves, len(outcome))
+        t = min(float(np.median(events)), float(predicted.times[-1])) if len(events) else float(predicted.times[-1])
+        survival = np.clip(predicted.evaluate(np.array([t]))[:, 0], _EDGE, 1 - _EDGE)
+        columns.append(np.log(-np.log(survival)))
+    return np.column_stack(columns)
+
+
+def study_censoring(
+    y: Any, models: Sequence[Any], X: Any | None = None, sample_weight: npt.ArrayLike | None = None
+) -> FollowUp:
+    """Return what censoring is found to depend on: the features, else the risks that models predict, else nothing.
+
+    Either way ``risk`` says how well these risks predict censoring.
+    """
+    by_risk = study_risk(predicted_risk(y, models), y, sample_weight=sample_weight)
+    if X is None:
+        return by_risk
+    by_features = study_follow_up(X, y, sample_weight=sample_weight)
+    return by_risk if by_risk.depends and not by_features.depends else replace(by_features, risk=by_risk.risk)
 
 
 def resolve_follow_up(
-    censoring: Censoring, X: Any | None, y: Any, sample_weight: npt.ArrayLike | None = None
+    censoring: Censoring, X: Any | None, y: Any, models: Sequence[Any], sample_weight: npt.ArrayLike | None = None
 ) -> FollowUp | None:
     """Return the groups within which censoring is estimated, those with weight 0 left out, or None: one curve for all.
 
-    ``"auto"`` makes groups if there are features and they predict censoring.
+    ``models``: the curves that are to be weighed, of several models if they are to be compared.
     """
     if isinstance(censoring, FollowUp):
         found = censoring
@@ -34,15 +76,17 @@ def resolve_follow_up(
         if X is None:
             raise ValueError("censoring='by-features' needs the features of the patients: pass X.")
         found = study_follow_up(X, y, sample_weight=sample_weight, even_if=True)
-    elif censoring not in ("auto", "marginal"):
-        raise ValueError(
-            f"censoring is {censoring!r}, but 'auto', 'marginal', 'by-features' or what study_follow_up returns is "
-            "expected."
-        )
-    elif censoring == "marginal" or X is None:
+    elif censoring == "by-risk":
+        found = study_risk(predicted_risk(y, models), y, sample_weight=sample_weight, even_if=True)
+    elif censoring == "auto":
+        found = study_censoring(y, models, X, sample_weight)
+    elif censoring == "marginal":
         return None
     else:
-        found = study_follow_up(X, y, sample_weight=sample_weight)
+        raise ValueError(
+            f"censoring is {censoring!r}, but 'auto', 'marginal', 'by-features', 'by-risk' or what study_follow_up "
+            "returns is expected."
+        )
     if len(found.followed_until) == 1:
         return None
     if sample_weight is None:
@@ -62,7 +106,9 @@ class CensoringModel:
         1/G(z), as scikit-survival does. They differ where events and censorings share a time.
     follow_up
         Groups of the cohort's patients, in their original order, each with its own censoring curve; ``y_train`` is not
-        used then. Patients count at times until which at least 5 % of their group could have been followed.
+        used then. Patients count at times until which at least 5 % of their group could have been followed, and at all
+        times if four fifths of their group had had the event before that: nearly all of them are known to have had it.
+        No weight in such a group exceeds 20.
     """
 
     def __init__(
@@ -88,8 +134,19 @@ class CensoringModel:
             self._starts = [
                 np.append(part[1], len(rows)).astype(np.int64) for part, rows in zip(parts, self.groups, strict=True)
             ]
+        self._lowest = [0.0] * len(self.groups)
+        if follow_up is not None:
+            self._lowest = [LOWEST_CENSORING * self._finished(k) for k in range(len(self.groups))]
         # Who counts until when is settled once, for all resamples.
         self._once = self.estimate(np.ones((1, len(cohort))))
+
+    def _finished(self, group: int) -> bool:
+        """Return whether few of a group were free of the event when less than 5 % of it could be followed on."""
+        rows = self.groups[group]
+        y = make_outcome(self.cohort.time[rows], self.cohort.event[rows])
+        g = censoring_curve(y)
+        thin = g.times[g.values < LOWEST_CENSORING]
+        return bool(kaplan_meier(y)(thin[0] if len(thin) else g.times[-1]) <= _FINISHED)
 
     def estimate(self, weight: FloatArray) -> CensoringEstimate:
         """Return the censoring probabilities under each weighting, (B, n)."""
@@ -150,10 +207,10 @@ class CensoringEstimate:
         self._case: FloatArray | None = None
         lost = ~model.cohort.event
         if model.train is None:
-            for rows, start in zip(model.groups, model._starts, strict=True):
+            for rows, start, lowest in zip(model.groups, model._starts, model._lowest, strict=True):
                 out = np.empty((len(weight), len(start) - 1))
                 product_limit(np.ascontiguousarray(weight[:, rows]), start, lost[rows], True, out)
-                self.curves.append(out)
+                self.curves.append(np.maximum(out, lowest, out=out))
 
     def later(self, group: int, times: FloatArray) -> FloatArray:
         """Return G(t) of a group at other times, (B, m)."""

@@ -255,7 +255,7 @@ def concordance_index_uno(
         Outcome from which one censoring curve G for all is estimated; None: ``y`` itself.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`brier_score`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
         How censoring weights depend on them; see :func:`brier_score`.
     tau : float or None, default None
         Only events before tau are counted; None: all.
@@ -275,8 +275,8 @@ def concordance_index_uno(
     -----
     Events after the time at which G has run out are left out, with a warning that names it.
     """
-    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
     cohort, score, weight = _scored(y, risk, sample_weight)
+    follow_up = resolve_follow_up(censoring, X, y, [np.asarray(risk, dtype=np.float64)], sample_weight)
     model = CensoringModel(cohort, y_train, censoring_weights, follow_up)
     estimate = model.estimate(weight[None, :])
     probability = estimate.at_events()[0]

@@ -61,11 +61,12 @@ def evaluate(
     X : DataFrame, array or None, default None
         Features of the patients. Pass them: if they predict censoring, as a year of enrolment does, weights that are
         the same for all reward models that predict death where nobody can be followed.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
         ``"marginal"``: one censoring curve G for all. ``"by-features"``: G(t | x), estimated on these patients in
-        groups of alike follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead); patients count
-        at times that at least 5 % of their group could reach. ``"auto"``: by features if ``X`` is there and predicts
-        censoring; the column ``convention`` says so. The paper's convention always has one curve.
+        groups of alike follow-up (:func:`dcsurv.study_follow_up`, whose result may be passed instead). ``"by-risk"``:
+        in tenths of the predicted risk. ``"auto"``: by features if ``X`` is there and predicts censoring, else by risk
+        if that predicts censoring, else marginal; the column ``convention`` says so. Who counts: see
+        :func:`brier_score`. The paper's convention always has one curve.
     horizons : array-like of float or None, default None
         Where to report ICI and observed / expected; None: the quartiles of the event times.
     metrics : sequence of str or Metric, or None, default None
@@ -115,7 +116,7 @@ def evaluate(
     check_confidence(confidence)
     n_null = check_n_null(n_null)
     chosen = choose_metrics(metrics, convention)
-    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, sample_weight)
+    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, [curves], sample_weight)
     y, curves, counts = counted(y, curves, sample_weight)
     prepared = PreparedMetrics(chosen, Setting(y, curves, y_train, convention, follow_up, horizons))
     value = {key: float(found[0]) for key, found in prepared.once(counts).items()}
@@ -137,10 +138,10 @@ def _told(metric: Metric, convention: Convention, follow_up: FollowUp | None) ->
         return metric.paper or ""
     if follow_up is None or not metric.weighted:
         return metric.convention
-    decides = "".join(f"{one.feature} and others; " for one in follow_up.features[:1])
-    return (
-        f"{metric.convention}; G given the features ({decides}concordance with censoring {follow_up.concordance:.2f})"
-    )
+    given = "predicted risk ("
+    if follow_up.by == "features":
+        given = "features (" + "".join(f"{one.feature} and others; " for one in follow_up.features[:1])
+    return f"{metric.convention}; G given the {given}concordance with censoring {follow_up.concordance:.2f})"
 
 
 def compare(
@@ -172,8 +173,9 @@ def compare(
         Number of resamples of the test patients behind ``lower`` and ``upper``.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`evaluate`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
-        How censoring weights depend on them; see :func:`evaluate`.
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`evaluate`. By risk, all models have the same weights, which
+        follow the risks of all.
     reference : str or None, default None
         The model that the others are compared with; None: the first.
     horizons : array-like of float or None, default None
@@ -201,7 +203,7 @@ def compare(
     if base not in curves:
         raise ValueError(f"reference is {base!r}, which is none of {list(curves)}.")
     chosen = choose_metrics(metrics, convention)
-    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y)
+    follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, list(curves.values()))
     point: dict[str, Values] = {}
     draws: dict[str, Values] = {}
     for name, predicted in curves.items():
@@ -256,7 +258,7 @@ def measure(
         The value of each metric by its name.
     """
     outcome, predicted, _ = counted(y, curves, None)
-    setting = Setting(outcome, predicted, y_train, follow_up=resolve_follow_up(censoring, None, outcome))
+    setting = Setting(outcome, predicted, y_train, follow_up=resolve_follow_up(censoring, None, outcome, [predicted]))
     return {name: float(value[0]) for (name, _), value in PreparedMetrics(metrics, setting).once(None).items()}
 
 

@@ -53,10 +53,10 @@ def net_benefit(
         Threshold probabilities, above 0 and below 1; None: 1%, 2%, ..., 99%.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`brier_score`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
-        How censoring weights depend on them; see :func:`brier_score`. With weights by features, the risk of the treated
-        is not theirs by Kaplan-Meier, but the share of events among them with the patients whose state at t is known
-        weighted by ``1/G(. | x)``; patients who do not count at t are left out of all shares.
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
+        How censoring weights depend on them; see :func:`brier_score`. With weights by features or risk, the risk of the
+        treated is not theirs by Kaplan-Meier, but the share of events among them with the patients whose state at t is
+        known weighted by ``1/G(. | x)``; patients who do not count at t are left out of all shares.
     sample_weight : array-like of float or None, default None
         One non-negative weight per patient; None: all count the same.
 
@@ -71,14 +71,14 @@ def net_benefit(
     ----------
     A. J. Vickers et al.: Extensions to decision curve analysis, a novel method for evaluating diagnostic tests,
     prediction models and molecular markers. BMC Medical Informatics and Decision Making 8 (2008), its method for
-    censored outcomes; without ``X``, the chance of having been censored must not depend on the predicted risk.
+    censored outcomes; with marginal weights, the chance of having been censored must not depend on the predicted risk.
     """
     levels = default_thresholds() if thresholds is None else np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if levels.ndim != 1 or len(levels) == 0 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"thresholds must be probabilities above 0 and below 1; got {thresholds!r}.")
     if np.ndim(horizon) or not 0 < horizon < np.inf:
         raise ValueError(f"horizon is {horizon!r}, but one finite time above 0 is expected.")
-    follow_up = resolve_follow_up(censoring, X, y, sample_weight)
+    follow_up = resolve_follow_up(censoring, X, y, [curves], sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = SortedCohort(y, min_events=0)
     if cohort.time[-1] < horizon:

@@ -51,7 +51,7 @@ def evaluate_over_time(
         the whole curve at once; 0 leaves them out.
     X : DataFrame, array or None, default None
         Features of the patients; see :func:`brier_score`.
-    censoring : {"auto", "marginal", "by-features"} or FollowUp, default "auto"
+    censoring : {"auto", "marginal", "by-features", "by-risk"} or FollowUp, default "auto"
         How censoring weights depend on them; see :func:`brier_score`.
     times : array-like of float or None, default None
         Where to compute them; None: for each metric its own times, see there.
@@ -73,7 +73,7 @@ def evaluate_over_time(
     n_bootstrap = check_n_bootstrap(n_bootstrap)
     check_confidence(confidence)
     cohort = SortedCohort(y)
-    model = CensoringModel(cohort, y_train, "before", resolve_follow_up(censoring, X, y))
+    model = CensoringModel(cohort, y_train, "before", resolve_follow_up(censoring, X, y, [curves]))
     predicted = as_curves(curves, len(cohort))
     asked = None if times is None else check_times(times)
     parts: dict[str, _auc.CumulativeDynamicAuc | _brier.Brier] = {}

@@ -78,7 +78,22 @@ class Tiles:
     tiles: Sequence[tuple[str, str, str]]
 
 
-Block: TypeAlias = Paragraph | Bullets | TableBlock | Pairs | Pictures | Tiles
+@dataclass(frozen=True)
+class Answers:
+    """Questions that a reader comes with, each with its answer."""
+
+    answers: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks behind a line that opens them; on paper they are open."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+Block: TypeAlias = Paragraph | Bullets | TableBlock | Pairs | Pictures | Tiles | Answers | Folded
 
 
 @dataclass
@@ -114,6 +129,21 @@ class Section:
             self.blocks.append(Pictures(pictures))
 
     @contextmanager
+    def folded(self, title: str) -> Iterator[None]:
+        """Put what is added meanwhile behind a line that opens it."""
+        shown, self.blocks = self.blocks, []
+        try:
+            yield
+        finally:
+            inside, self.blocks = self.blocks, shown
+            if inside:
+                self.blocks.append(Folded(title, inside))
+
+    def pictures(self) -> list[Picture]:
+        """Return the figures of this section, folded ones too."""
+        return list(_pictures(self.blocks))
+
+    @contextmanager
     def trying(self, what: str) -> Iterator[None]:
         """Turn what cannot be computed, and what metrics warn about, into sentences of this section."""
         with warnings.catch_warnings(record=True) as heard:
@@ -127,6 +157,14 @@ class Section:
                 said = Paragraph(str(warning.message), "note")
                 if said not in self.blocks:
                     self.blocks.append(said)
+
+
+def _pictures(blocks: Sequence[Block]) -> Iterator[Picture]:
+    for block in blocks:
+        if isinstance(block, Folded):
+            yield from _pictures(block.blocks)
+        elif isinstance(block, Pictures):
+            yield from block.pictures
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -147,6 +185,11 @@ def with_interval(value: float | None, lower: float | None, upper: float | None,
     if lower is None or upper is None or not (math.isfinite(lower) and math.isfinite(upper)):
         return number(value, digits)
     return f"{number(value, digits)} ({number(lower, digits)}\u00a0to\u00a0{number(upper, digits)})"
+
+
+def p_value(p: float) -> str:
+    """Print a p-value: "p < 0.001", "p = 0.03", "p = 0.42"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.01 else f"p = {p:.2f}"
 
 
 def percent(share: float | None, digits: int = 1) -> str:

@@ -49,7 +49,8 @@ def decisions(study: Study) -> Section:
         "risk by the horizon, minus the share treated times their survival times p/(1 − p); treated means risk ≥ p. "
         "Treat none: 0. "
         + (
-            "The risk of the treated is the share of events among them, weighted by 1/G given the features. "
+            "The risk of the treated is the share of events among them, weighted by 1/G given the "
+            f"{'features' if study.follow_up.by == 'features' else 'predicted risk'}. "
             if study.follow_up.depends
             else "The risk of the treated is that of Kaplan-Meier, which assumes that within them censoring does not "
             "depend on the risk. "

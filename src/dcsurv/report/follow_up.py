@@ -97,26 +97,35 @@ def _at_horizons(
             }
         )
     if rows:
-        section.table(
-            "Survival of the cohort at the horizons",
-            ["horizon", "at risk", "events so far", "survival (95% interval)"],
-            [
+        with section.folded("The numbers at the horizons"):
+            section.table(
+                "Survival of the cohort at the horizons",
+                ["horizon", "at risk", "events so far", "survival (95% interval)"],
                 [
-                    study.when(r["horizon"]),
-                    f"{r['at_risk']:,}",
-                    f"{r['events']:,}",
-                    with_interval(r["survival"], r["lower"], r["upper"]),
-                ]
-                for r in rows
-            ],
-        )
+                    [
+                        study.when(r["horizon"]),
+                        f"{r['at_risk']:,}",
+                        f"{r['events']:,}",
+                        with_interval(r["survival"], r["lower"], r["upper"]),
+                    ]
+                    for r in rows
+                ],
+            )
     return rows
 
 
 def _reach(section: Section, study: Study) -> dict[str, Any]:
     """Say which features decide how long a patient could be followed, and what is predicted beyond that."""
     found = study.follow_up
-    if found.depends:
+    risk = found.describe_risk()
+    if found.depends and found.by == "risk":
+        section.warn(
+            f"{risk}: the weights on this page follow it. With one censoring curve for all, the Brier score, the AUC "
+            "and the calibration at a horizon would be wrong. So patients are weighted within tenths of the predicted "
+            "risk, and count at times that at least 5% of their tenth could reach, or if four fifths of it had had the "
+            "event before."
+        )
+    elif found.depends:
         section.warn(
             f"{found.describe()} How long a patient could be followed depends on who it is; with one censoring curve "
             "for all, the Brier score, the AUC and the calibration at a horizon would be wrong, and would favour "
@@ -128,6 +137,8 @@ def _reach(section: Section, study: Study) -> dict[str, Any]:
             "The features hardly predict who is censored when (concordance "
             f"{number(found.concordance, 2)}; 0.5 is not at all), so one censoring curve serves for all."
         )
+    if risk and found.by == "features":
+        section.say(f"{risk}{'; the weights follow the features' if found.depends else ''}.")
     until = study.curves.followed_to
     reach: list[dict[str, Any]] = []
     if until is not None and np.isfinite(until).all():
@@ -149,9 +160,9 @@ def _reach(section: Section, study: Study) -> dict[str, Any]:
             )
     return {
         "censoring": {
-            "depends_on_features": found.depends,
+            "depends_on": found.by if found.depends else None,
             "concordance": found.concordance,
-            "p_value": found.p_value,
+            "risk": None if found.risk is None else found.risk._asdict(),
             "features": [{"feature": one.feature, "concordance": one.concordance} for one in found.features],
         },
         "reach": reach,

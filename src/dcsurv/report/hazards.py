@@ -30,9 +30,12 @@ def hazard_ratios(study: Study) -> Section | None:
     with section.trying("Standard errors"):
         summary = cox.summary_
     tests = cox.proportional_hazards_
-    _tabulate(section, summary, tests)
-    section.show(*_pictures(study, cox, summary, tests))
+    first, *over_time = _pictures(study, cox, summary, tests)
+    section.show(first)
     section.say(describe_test(tests))
+    with section.folded("The numbers, and hazard ratios over time"):
+        _tabulate(section, summary, tests)
+        section.show(*over_time)
     for remark in cox.remarks_:
         section.note(remark)
     section.convention(

@@ -62,17 +62,18 @@ def importance(study: Study) -> tuple[Section, list[str]]:
             )
         )
     section.show(*pictures)
-    section.table(
-        "Importance at the horizons"
-        + (f", the first {len(top)} of {len(order)} features" if len(top) < len(order) else ""),
-        ["", *(f"drop of AUC by {study.when(t)}" for t in study.horizons)],
-        [[name, *(_cell(table, name, t) for t in study.horizons)] for name in top],
-    )
+    with section.folded("The numbers"):
+        section.table(
+            "Importance at the horizons"
+            + (f", the first {len(top)} of {len(order)} features" if len(top) < len(order) else ""),
+            ["", *(f"drop of AUC by {study.when(t)}" for t in study.horizons)],
+            [[name, *(_cell(table, name, t) for t in study.horizons)] for name in top],
+        )
     orders = (
         f"Mean (lowest to highest) over {used['repeats']} random orders" if used["repeats"] > 1 else "One random order"
     )
     section.convention(
-        f"{orders} of {used['patients']:,} patients, seed {study.random_state}; AUC and Brier score with the "
+        f"{orders} of {used['patients']:,} patients; AUC and Brier score with the "
         "conventions of the sections above. Negative values are chance."
     )
     section.numbers["importance"] = records(table)

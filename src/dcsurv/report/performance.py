@@ -28,8 +28,10 @@ from dcsurv.metrics.resampling import resample_counts
 from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, percent, records, with_interval
 from dcsurv.report.study import Study
 
-# Below this many events, intervals are wide and small problems stay unseen (Collins, Ogundimu, Altman, 2016).
-ENOUGH_EVENTS = 100
+# A width of the interval of C that evaluations aim at (Riley and colleagues, Statistics in Medicine 41, 2022).
+_WIDEST = 0.1
+# With fewer events even an interval is a guess.
+_LEAST_EVENTS = 10
 _BASELINE = "Kaplan-Meier"
 
 
@@ -40,11 +42,6 @@ def discrimination(study: Study) -> Section:
         "A model discriminates if patients who have the event earlier were predicted to be worse off. 0.5 is "
         "guessing, 1 is perfect."
     )
-    if study.n_events < ENOUGH_EVENTS:
-        section.warn(
-            f"{plural(study.n_events, 'event was', 'events were')} observed here; about {ENOUGH_EVENTS} are "
-            "needed for a trustworthy evaluation. Read the intervals, not the single numbers."
-        )
     metrics = [metric for metric in judging("discrimination") if not metric.per_horizon]
     models = _models(study)
     rows = [row for metric in metrics for row in _measured(section, study, models, metric)]
@@ -55,6 +52,8 @@ def discrimination(study: Study) -> Section:
                 {"model": model, **_risk_concordance(study, curves, name, tau)} for model, curves in models.items()
             ]
     if rows:
+        if wide := imprecise(study, rows):
+            section.warn(wide)
         _side_by_side(section, f"Discrimination on the {study.kind} patients", rows, list(models))
     _auc_over_time(section, study, models)
     if study.reference_curves is not None and study.n_bootstrap:
@@ -73,6 +72,25 @@ def discrimination(study: Study) -> Section:
     section.numbers["metrics"] = rows
     show_others(section, study, [metric for metric in judging("discrimination") if metric.per_horizon])
     return section
+
+
+def imprecise(study: Study, rows: Sequence[dict[str, Any]]) -> str:
+    """Say so, and how many events would do, if the interval of the model's C-td is wide; nothing otherwise."""
+    own = next((row for row in rows if row["metric"] == "C-td" and row["model"] == study.name), None)
+    if study.n_events < _LEAST_EVENTS:
+        return f"All of this rests on {plural(study.n_events, 'event')}: nothing can be judged by it."
+    if own is None or own["lower"] is None or not np.isfinite(own["upper"] - own["lower"]):
+        return ""
+    width = own["upper"] - own["lower"]
+    if width <= _WIDEST:
+        return ""
+    # A standard error falls with the root of the number of events.
+    needed = max(10, round(study.n_events * (width / _WIDEST) ** 2, -1))
+    return (
+        f"{plural(study.n_events, 'event')} of these patients leave C-td open between {number(own['lower'], 2)} and "
+        f"{number(own['upper'], 2)}; about {needed:,.0f} would bring that to a width of {_WIDEST}. Read the intervals, "
+        "not the single numbers."
+    )
 
 
 def error(study: Study) -> Section:
@@ -201,7 +219,7 @@ def intervals_text(study: Study) -> str:
         return "No intervals: resampling was turned off."
     return (
         f"Intervals: 95%, percentiles of {study.n_bootstrap} bootstrap samples of the patients, the model staying as "
-        f"it is (seed {study.random_state})."
+        "it is."
     )
 
 
@@ -339,11 +357,12 @@ def _differences(section: Section, study: Study, metrics: Sequence[Metric]) -> N
             random_state=study.random_state,
             **study.weighting(),
         )
-        for row in records(table):
-            apart = row["lower"] > 0 or row["upper"] < 0
-            gap = with_interval(row["difference"], row["lower"], row["upper"])
-            section.say(
-                f"{row['metric']}, model minus {study.reference_name}: {gap}; "
-                + ("more than chance would do." if apart else "this may well be chance.")
-            )
+        gaps = [
+            f"{row['metric']} {with_interval(row['difference'], row['lower'], row['upper'])}" for row in records(table)
+        ]
+        section.say(
+            f"Model minus {study.reference_name}, on the same resamples of these patients: {'; '.join(gaps)}. This "
+            "compares two fitted models on one set of patients; which way of fitting is better shows when both are "
+            "fitted again and again (validation)."
+        )
         section.numbers["difference"] = records(table.drop(columns="horizon"))

@@ -42,11 +42,13 @@ def cohort(study: Study) -> Section:
         rows += found
     section.say(
         f"{n:,} patients whom the model was {'' if study.seen else 'not '}trained on are what every number below rests "
-        f"on{f', from {study.data_name}' if study.data_name else ''}; {n_events:,} of them had the event."
+        f"on{f', from {study.data_name}' if study.data_name else ''}; {n_events:,} of them had the event. "
+        + outcome_words(study)
     )
-    section.table("Features by event status", header, rows, indented=frozenset(indented))
-    if X.shape[1] > _MAX_FEATURES:
-        section.note(f"The table shows the first {_MAX_FEATURES} of {X.shape[1]} features.")
+    with section.folded("Who they are: features by event status"):
+        section.table("Features by event status", header, rows, indented=frozenset(indented))
+        if X.shape[1] > _MAX_FEATURES:
+            section.note(f"The table shows the first {_MAX_FEATURES} of {X.shape[1]} features.")
     section.convention(
         "Numbers: median (lower and upper quartile) of the known values. Categories: patients (share of the known "
         f"values). Levels with fewer than {SMALL_CELL} patients are pooled as “other”, and where a cell by event "
@@ -57,6 +59,17 @@ def cohort(study: Study) -> Section:
     )
     section.numbers |= {"patients": n, "events": n_events, "features": described}
     return section
+
+
+def outcome_words(study: Study) -> str:
+    """Name the columns of the outcome, and say how the event was coded."""
+    found = study.outcome
+    if found is None:
+        return "The outcome came as times and events; which columns of which table they were is not known here."
+    since = f"from the date in ‘{found.start}’ to that in ‘{found.time}’" if found.start else f"in ‘{found.time}’"
+    return f"The event is in the column ‘{found.event}’: {found.coding.describe()}; the time is {since}" + (
+        f", in {study.unit}." if study.unit else "."
+    )
 
 
 def _describe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from dcsurv.figures import evaluation as draw
 from dcsurv.messages import plural
 from dcsurv.metrics import HorizonCalibration, calibration_at_horizon, d_calibration, evaluate
 from dcsurv.metrics.null import p_text
-from dcsurv.report.blocks import Picture, Section, number, percent, records, with_interval
+from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, percent, records, with_interval
 from dcsurv.report.performance import intervals_text, judging, show_others
 from dcsurv.report.study import Study
 from dcsurv.target import FloatArray
@@ -43,6 +44,9 @@ def at_horizons(study: Study) -> Section:
     section.numbers["horizons"] = [_numbers(one, measured) for one in found]
     if found:
         _horizon_table(section, study)
+        _null_table(section, study, "Mean distance from the diagonal, and what chance gives a perfect model", ["ici"])
+        with section.folded("Median and 90th percentile of the distance"):
+            _null_table(section, study, "Median (E50) and 90th percentile (E90) of the distance", ["e50", "e90"])
     section.convention(
         "Predicted risk: mean of 1 − S(t|x). Observed risk: Kaplan-Meier. Curve: logistic regression of “event by "
         "the horizon” on a natural cubic spline (four knots) of the complementary log-log of the predicted risk, "
@@ -50,10 +54,9 @@ def at_horizons(study: Study) -> Section:
         "90th percentile of "
         "the distance between curve and diagonal over the patients. Points: patients grouped by predicted risk (at "
         f"least {_PER_GROUP} each), mean prediction against Kaplan-Meier with 95% interval. Grey bars: how many "
-        "patients have which prediction. No perfect model has an ICI, E50 or E90 of 0 on a finite cohort: in square "
-        "brackets what it would score on average and at most (in 95 of 100 cohorts), and p, the chance that it would "
-        "score no better, from outcomes drawn from the curves and censored as these patients were. "
-        + intervals_text(study)
+        "patients have which prediction. No perfect model has an ICI, E50 or E90 of 0 on a finite cohort: what "
+        "it would score on average and below what in 95 of 100 cohorts, and p, the chance that it would score no "
+        "better, come from outcomes drawn from the curves and censored as these patients were. " + intervals_text(study)
     )
     others = [metric for metric in judging("calibration") if metric.per_horizon and metric.name not in _AT_HORIZONS]
     show_others(section, study, others)
@@ -127,14 +130,13 @@ def _numbers(one: _AtHorizon, measured: dict[tuple[str, float], dict[str, Any]])
 def _horizon_table(section: Section, study: Study) -> None:
     section.table(
         "Calibration at the horizons",
-        ["horizon", "predicted risk", "observed risk", "observed / expected", "ICI", "E50", "E90"],
+        ["horizon", "predicted risk", "observed risk", "observed / expected (95% interval)"],
         [
             [
                 study.when(c["horizon"]),
                 percent(c["expected_risk"]),
                 percent(c["observed_risk"]),
                 _within(c["ratio"], c["ratio_interval"], 2),
-                *(against_null(c[name], c[f"{name}_null"]) for name in ("ici", "e50", "e90")),
             ]
             for c in section.numbers["horizons"]
         ],
@@ -145,12 +147,25 @@ def _within(value: float | None, interval: tuple[float, float] | None, digits: i
     return number(value, digits) if interval is None else with_interval(value, *interval, digits)
 
 
-def against_null(value: float | None, null: dict[str, Any] | None, digits: int = 3) -> str:
-    """Return a value with what a perfect model would score, on average and at most, and the p-value."""
-    if null is None:
-        return number(value, digits)
-    beside = f"{number(null['floor'], digits)}, {number(null['null_95'], digits)}; p {p_text(null['p_value'])}"
-    return f"{number(value, digits)} [{beside}]"
+def _null_table(section: Section, study: Study, caption: str, names: Sequence[str]) -> None:
+    """Tabulate distances from the diagonal beside what a perfect model would score."""
+    rows = [
+        [
+            f"{name.upper()} by {study.when(c['horizon'])}",
+            number(c[name]),
+            *(
+                (number(null["floor"]), number(null["null_95"]), p_text(null["p_value"]))
+                if null
+                else [NOT_COMPUTED] * 3
+            ),
+        ]
+        for c in section.numbers["horizons"]
+        for name in names
+        for null in [c[f"{name}_null"]]
+        if c[name] is not None
+    ]
+    if rows:
+        section.table(caption, ["", "this model", "a perfect model, mean", "95 of 100 below", "p"], rows)
 
 
 def over_the_distribution(study: Study) -> Section:

@@ -16,7 +16,6 @@ import pandas as pd
 from dcsurv.calibration import CalibratedEnsemble
 from dcsurv.messages import plural
 from dcsurv.report.blocks import Bullets, Section
-from dcsurv.report.performance import ENOUGH_EVENTS
 from dcsurv.report.study import Study
 
 _PACKAGES = ("dcsurv", "torch", "numpy", "scipy", "pandas", "scikit-learn", "lifelines", "matplotlib")
@@ -35,7 +34,7 @@ def model(study: Study) -> Section:
         curves.interpolation
     ]
     section.say(
-        f"{study.name}, trained on {plural(trained.get('patients', 0), 'patient')} with "
+        f"{study.full_name}, trained on {plural(trained.get('patients', 0), 'patient')} with "
         f"{plural(trained.get('events', 0), 'event')}. "
         f"It predicts survival at {len(curves.times):,} times up to {study.when(float(curves.times[-1]))}; between "
         f"them curves run {words}."
@@ -51,11 +50,17 @@ def model(study: Study) -> Section:
     names = [str(name) for name in study.X.columns]
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     section.say(f"Features ({len(names)}): {', '.join(names[:_NAMES_SHOWN])}{more}.")
+    section.say(which_model(study))
     settings = _settings(estimator)
-    section.pairs("Training", _training(trained, study), long=True)
-    section.pairs("Settings", list(settings.items()))
-    section.numbers |= {"name": study.name, "settings": settings, "training": trained}
+    with section.folded("All settings"):
+        section.pairs("Settings", list(settings.items()))
+    section.numbers |= {"name": study.full_name, "settings": settings, "training": trained}
     return section
+
+
+def which_model(study: Study) -> str:
+    """Say which model this page describes, and which one the file holds."""
+    return study.file_holds or "This page describes the model that was passed, as it is."
 
 
 def _made_of(section: Section, estimator: CalibratedEnsemble) -> None:
@@ -111,11 +116,6 @@ def limits(study: Study) -> Section:
     ]
     last = float(study.curves.times[-1])
     lines.append(f"Nothing is known beyond {study.when(last)}, the model’s last time; curves are held constant there.")
-    if study.n_events < ENOUGH_EVENTS:
-        lines.append(
-            f"The evaluation rests on {plural(study.n_events, 'event')}, fewer than the {ENOUGH_EVENTS} that are "
-            "commonly asked for."
-        )
     if study.y_train is None:
         lines.append(
             "The training patients were not passed: censoring weights and the Kaplan-Meier comparison come from the "
@@ -137,6 +137,10 @@ def limits(study: Study) -> Section:
 def provenance(study: Study) -> Section:
     """Versions, seeds and fingerprints."""
     section = Section("provenance", "Where these numbers come from")
+    section.say(
+        "All numbers of this page were computed from the model and the patients named here; with the same versions and "
+        "tables they come out again. For machines, the report’s numbers are there as plain data (Report.numbers)."
+    )
     prints = {"evaluated patients": fingerprint(study.X, study.y)}
     if study.X_train is not None and study.y_train is not None:
         prints["training patients"] = fingerprint(study.X_train, study.y_train)
@@ -150,7 +154,8 @@ def provenance(study: Study) -> Section:
         ("bootstrap samples", str(study.n_bootstrap)),
         ("versions", ", ".join(f"{name} {v}" for name, v in versions.items())),
     ]
-    section.pairs("Provenance", rows, long=True)
+    with section.folded("Versions and fingerprints"):
+        section.pairs("Provenance", rows, long=True)
     section.convention(
         "Fingerprint: SHA-256 over number of rows, column names, types, values and outcomes, in their order. The "
         "same table gives the same fingerprint; it does not contain the data."
@@ -211,25 +216,6 @@ def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return _text(value.tolist())
     return "not set" if value is None else str(value)
-
-
-def _training(trained: dict[str, Any], study: Study) -> list[tuple[str, str]]:
-    members = trained.pop("members", None)
-    trained.pop("remarks", None)  # said above
-    rows = []
-    for key, value in trained.items():
-        if key == "last_time":
-            rows.append(("longest follow-up", study.when(value)))
-        elif key == "weighted":
-            rows.append(("patients weighted", "yes" if value else "no"))
-        else:
-            rows.append((key.replace("_", " "), f"{value:,}" if isinstance(value, int) else _text(value)))
-    for name in ("patients", "epochs", "best_epoch", "stopped_by", "seed"):
-        if members and all(name in member for member in members):
-            each = [str(member[name]) for member in members]
-            text = ", ".join(each) if len(set(each)) > 1 else f"{each[0]} each"
-            rows.append((f"members’ {name.replace('_', ' ')}", text))
-    return rows
 
 
 def _version(name: str) -> str | None:

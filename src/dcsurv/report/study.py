@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.cohort import usable_horizons
+from dcsurv.cohort import OutcomeColumns, usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import describe_time
-from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons
+from dcsurv.metrics.censoring import study_censoring
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome
 
@@ -48,7 +50,7 @@ class Study:
     X_train: pd.DataFrame | None
     y_train: Outcome | None
     weigh_by: Outcome | None  # whose one censoring curve the metrics weigh by; None: that of the patients in y
-    follow_up: FollowUp  # whether the features of the patients in X predict censoring: then weights follow them
+    follow_up: FollowUp  # what predicts censoring among these patients, features or predicted risk: weights follow it
     reference: Any
     unit: str | None
     n_bootstrap: int
@@ -65,15 +67,23 @@ class Study:
     horizons: list[float] = field(default_factory=list)
     left_out: list[tuple[float, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    outcome: OutcomeColumns | None = None  # where the table kept the outcome, if anybody knows
+    file_holds: str | None = None  # what the model's file holds, in words, if anybody knows
 
     @property
-    def name(self) -> str:
+    def full_name(self) -> str:
+        """What the model is, with its parts."""
         name: str = self.model.display_name
         return name
 
     @property
+    def name(self) -> str:
+        """What to call the model in tables and figures."""
+        return _short(self.full_name)
+
+    @property
     def reference_name(self) -> str:
-        name: str = self.reference.display_name
+        name = _short(self.reference.display_name)
         return name if name != self.name else f"{name} (reference)"
 
     @property
@@ -95,9 +105,14 @@ class Study:
     def weighted_by(self) -> str:
         """Say where the censoring curve G comes from."""
         if self.follow_up.depends:
+            given = (
+                "the features, within groups of these patients that were followed alike"
+                if self.follow_up.by == "features"
+                else "the predicted risk, within tenths of it"
+            )
             return (
-                "G, the chance of not being censored, is estimated given the features, within groups of these patients "
-                "that were followed alike; patients count at times that at least 5% of their group could reach. "
+                f"G, the chance of not being censored, is estimated given {given}; patients count at times that at "
+                "least 5% of their group could reach, and at all times if four fifths of it had had the event before. "
             )
         whose = "training" if self.weigh_by is not None else "same"
         return f"G, the censoring curve, comes from the {whose} patients. "
@@ -121,6 +136,11 @@ class Study:
         """Write a time with its unit; without years or months beside it if brief."""
         text = describe_time(t, self.unit, brief=brief)
         return text if self.unit else f"time {text}"
+
+
+def _short(name: str) -> str:
+    """Leave out what a model is made of: CalibratedEnsemble (2 × SplineAFT), recalibrated."""
+    return re.sub(r" \(.*\)", "", name)
 
 
 def make_study(
@@ -171,7 +191,7 @@ def make_study(
         X_train=train_frame,
         y_train=train,
         weigh_by=train if same_cohort else None,
-        follow_up=study_follow_up(frame, outcome),
+        follow_up=study_censoring(outcome, [curves], frame),
         reference=reference,
         unit=unit or getattr(model, "time_unit", None),
         as_array=as_array,

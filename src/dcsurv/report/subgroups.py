@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 from dcsurv.figures import evaluation as draw
+from dcsurv.messages import plural
 from dcsurv.metrics import evaluate
-from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, with_interval
+from dcsurv.report.blocks import NOT_COMPUTED, Picture, Section, number, p_value, records, with_interval
+from dcsurv.report.group_differences import group_differences
 from dcsurv.report.levels import FEW_VALUES, SMALL_CELL, Levels, is_number, pooled_levels, small_cells, thirds
 from dcsurv.report.performance import intervals_text
 from dcsurv.report.study import Study
@@ -23,6 +25,10 @@ _PERSON = re.compile(
 )
 _MAX_COLUMNS = 5
 _MIN_PATIENTS, _MIN_EVENTS, _FEW_EVENTS = 20, 10, 30
+# What is measured of a group, with its standard deviation over the resamples.
+_MEASURED = ("c_td", "sd_c_td", "ratio", "sd_ratio")
+# A corrected p below this is worth naming, and how many of them are.
+_CLEAR, _MOST_TOLD = 0.05, 4
 
 
 def subgroups(study: Study) -> Section:
@@ -35,11 +41,11 @@ def subgroups(study: Study) -> Section:
         return section
     table, withheld = _evaluated(study, columns, t)
     chosen = "named by the user" if study.subgroups is not None else "chosen by name (sex, age, site) or few levels"
-    section.say(
-        f"Groups {chosen}. Differences between groups of this size are often chance: look at whether the intervals "
-        "overlap, and at what is known about the groups."
-    )
-    _tabulate(section, study, table, t)
+    found = group_differences(table)
+    section.say(f"Groups {chosen}. {_verdict(found, study)}")
+    with section.folded("The groups in numbers, and their differences"):
+        _tabulate(section, study, table, t)
+        _tabulate_differences(section, found)
     if (table["flag"] != "").any():
         section.note(
             f"Groups with fewer than {_MIN_PATIENTS} patients or {_MIN_EVENTS} events are not evaluated; those with "
@@ -57,10 +63,72 @@ def subgroups(study: Study) -> Section:
     section.convention(
         "C-td and observed / expected as in the sections above, within each group; the censoring weights of observed / "
         f"expected are those of the group’s own patients. Numbers with more than {FEW_VALUES} values are "
-        "cut at the thirds of these patients. No adjustment for looking at several groups. " + intervals_text(study)
+        "cut at the thirds of these patients. Differences: a group against all other groups of its feature; no patient "
+        "is in both, so that the bootstrap variances of the two add up (O/E: of its logarithm). The normal "
+        "distribution gives interval and p, and Holm’s procedure corrects p for all differences shown. "
+        + intervals_text(study)
     )
-    section.numbers["groups"] = table.astype(object).where(table.notna(), None).to_dict("records")
+    section.numbers["groups"] = [_without_spread(row) for row in _plain(table)]
+    section.numbers["differences"] = _plain(found)
     return section
+
+
+def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return records(table.astype(object).where(table.notna(), None))
+
+
+def _without_spread(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if not key.startswith(("others_", "sd_"))}
+
+
+def _verdict(found: pd.DataFrame, study: Study) -> str:
+    """Say which groups differ from the others once all comparisons are corrected for."""
+    if found.empty:
+        return (
+            "Whether they differ cannot be told: no two groups could be evaluated."
+            if study.n_bootstrap
+            else "Whether they differ was not tested, because resampling was turned off."
+        )
+    comparisons = f"{plural(len(found), 'comparison')} (Holm’s correction)"
+    apart = [row for row in _plain(found) if row["p_corrected"] < _CLEAR]
+    if not apart:
+        return (
+            f"In {comparisons} no group differs from the others more clearly than chance makes groups differ, which "
+            "with few events proves little."
+        )
+    told = [
+        f"{row['metric']} of {row['column']}: {row['group']} "
+        + (
+            f"is {number(row['ratio'], 2)} times that of the others"
+            if row["metric"] == "O/E"
+            else f"differs from the others by {number(row['difference'])}"
+        )
+        + f" ({p_value(row['p_corrected'])})"
+        for row in apart[:_MOST_TOLD]
+    ]
+    more = f"; and {len(apart) - _MOST_TOLD} more" if len(apart) > _MOST_TOLD else ""
+    return f"In {comparisons} these stand out: {'; '.join(told)}{more}."
+
+
+def _tabulate_differences(section: Section, found: pd.DataFrame) -> None:
+    if found.empty:
+        return
+    section.table(
+        "Differences between a group and the others",
+        ["", "metric", "group against the others", "p", "p, corrected"],
+        [
+            [
+                f"{row['column']}: {row['group']}",
+                row["metric"],
+                f"× {with_interval(row['ratio'], row['lower'], row['upper'], 2)}"
+                if row["metric"] == "O/E"
+                else with_interval(row["difference"], row["lower"], row["upper"]),
+                p_value(row["p"]).removeprefix("p = ").removeprefix("p "),
+                p_value(row["p_corrected"]).removeprefix("p = ").removeprefix("p "),
+            ]
+            for row in _plain(found)
+        ],
+    )
 
 
 def _evaluated(study: Study, columns: dict[str, Levels], t: float | None) -> tuple[pd.DataFrame, bool]:
@@ -70,6 +138,12 @@ def _evaluated(study: Study, columns: dict[str, Levels], t: float | None) -> tup
     for column, levels in columns.items():
         groups = [(group, (levels.labels == group).to_numpy()) for group in levels.order]
         found = [{"column": column, "group": group} | _one(study, inside, t) for group, inside in groups]
+        known = levels.labels.notna().to_numpy()
+        for k, (row, (_, inside)) in enumerate(zip(found, groups, strict=True)):
+            if len(groups) == 2 and k == 1:
+                continue  # the same comparison again, the other way round
+            others = found[1] if len(groups) == 2 else _one(study, known & ~inside, t)
+            row |= {f"others_{key}": others[key] for key in _MEASURED}
         if small_cells([[study.y["event"][i].sum(), (~study.y["event"][i]).sum()] for _, i in groups]):
             withheld = True  # of all groups, because the sum is known
             found = [row | {"events": None} for row in found]
@@ -141,7 +215,7 @@ def _one(study: Study, inside: Any, t: float | None) -> dict[str, Any]:
     """Evaluate one group, as far as it can be."""
     y, curves = study.y[inside], study.curves[np.flatnonzero(inside)]
     n, events = len(y), int(y["event"].sum())
-    empty = dict.fromkeys(("c_td", "c_td_lower", "c_td_upper", "ratio", "ratio_lower", "ratio_upper"), np.nan)
+    empty = dict.fromkeys((*_MEASURED, "c_td_lower", "c_td_upper", "ratio_lower", "ratio_upper"), np.nan)
     small = n < _MIN_PATIENTS or events < _MIN_EVENTS
     row: dict[str, Any] = {"patients": n, "events": events, "flag": "too few to evaluate" if small else "", **empty}
     if small:
@@ -169,6 +243,7 @@ def _one(study: Study, inside: Any, t: float | None) -> dict[str, Any]:
         row[key] = float(table["value"].iloc[0])
         if study.n_bootstrap:
             row |= {f"{key}_lower": float(table["lower"].iloc[0]), f"{key}_upper": float(table["upper"].iloc[0])}
+            row[f"sd_{key}"] = float(table["sd"].iloc[0])
     return row
 
 

@@ -1,39 +1,44 @@
-"""The report at a glance: a few numbers, and what they say in words."""
+"""The first page: what is predicted, for whom, how well, whether to trust it, and where it ends."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
-from dcsurv.report.blocks import Section, Tiles, number, percent, with_interval
-from dcsurv.report.performance import ENOUGH_EVENTS
+from dcsurv.messages import plural
+from dcsurv.report.blocks import Answers, Section, Tiles, number, p_value, percent, with_interval
+from dcsurv.report.group_differences import holm
+from dcsurv.report.performance import imprecise
+from dcsurv.report.population import outcome_words
+from dcsurv.report.provenance import which_model
 from dcsurv.report.study import Study
 
-Tile: TypeAlias = tuple[str, str, str]
+# A corrected p below this says that the probabilities are off.
+_CLEAR = 0.05
 
 
 def summary(study: Study, sections: dict[str, Section]) -> Section:
-    """Pick the main numbers of the other sections, and read them."""
+    """Answer in a minute what a reader comes with; the other sections hold the evidence."""
     section = Section("summary", "At a glance")
     if study.seen:
         section.warn(
             "The model was fitted to, or recalibrated with, these very patients: every number on this page flatters "
             "it. What it can do shows only on patients that it has not seen."
         )
-    patients = f"{study.kind.replace('-', ' ')}, {study.n_events:,} with the event"
-    tiles: list[Tile] = [("patients", f"{len(study.y):,}", patients)]
-    words: list[str] = []
-    for read in (_ranking, _at_the_horizon, _distribution, _error, _difference):
-        found = read(study, sections)
-        tiles += found[0]
-        words += found[1]
-    section.blocks.append(Tiles(tiles))
-    for text in words:
-        section.say(text)
-    if study.n_events < ENOUGH_EVENTS:
-        section.warn(
-            f"All of this rests on {study.n_events} event{'' if study.n_events == 1 else 's'}; about {ENOUGH_EVENTS} "
-            "are needed to judge a model. What could not be computed is said in the sections."
-        )
+    tiles = [tile for tile in (_ranking(study, sections), _at_the_horizon(study, sections)) if tile is not None]
+    if tiles:
+        section.blocks.append(Tiles(tiles))
+    trust, numbers = _trust(study, sections)
+    answers = [
+        ("What does it predict?", _predicts(study)),
+        ("For whom?", _for_whom(study, sections)),
+        ("Can its probabilities be trusted?", trust),
+        (f"Is it better than {study.reference_name}?" if study.reference else "", _difference(study, sections)),
+        ("Is it better than no model?", _error(study, sections)),
+        ("Which model is this?", f"{study.full_name}. {which_model(study)}"),
+        ("What are its limits?", _limits(study, sections)),
+    ]
+    section.blocks.append(Answers([(question, answer) for question, answer in answers if question and answer]))
+    section.numbers |= {"outcome": None if study.outcome is None else study.outcome.to_dict(), "trust": numbers}
     return section
 
 
@@ -42,76 +47,115 @@ def _own(study: Study, section: Section) -> dict[str, dict[str, Any]]:
     return {row["metric"]: row for row in section.numbers.get("metrics", []) if row["model"] == study.name}
 
 
-def _ranking(study: Study, sections: dict[str, Section]) -> tuple[list[Tile], list[str]]:
-    own = _own(study, sections["discrimination"])
-    tiles: list[Tile] = []
-    words = []
-    if "C-td" in own:
-        row = own["C-td"]
-        tiles.append(("C-td", number(row["value"]), _interval(row) or "ranking; 0.5 is guessing"))
-        words.append(
-            "Of two patients, the one who had the event first was predicted to be worse off in about "
-            f"{100 * row['value']:.0f} of 100 pairs (C-td {number(row['value'])}; guessing: 50)."
-        )
-    if "CDAUC" in own:
-        tiles.append(("CDAUC", number(own["CDAUC"]["value"]), _interval(own["CDAUC"])))
-    return tiles, words
+def _predicts(study: Study) -> str:
+    last = study.when(float(study.curves.times[-1]))
+    return f"The probability of living without the event up to any time until {last}. {outcome_words(study)}"
 
 
-def _at_the_horizon(study: Study, sections: dict[str, Section]) -> tuple[list[Tile], list[str]]:
+def _for_whom(study: Study, sections: dict[str, Section]) -> str:
+    trained = getattr(study.model.innermost, "training_summary_", {})
+    followed = sections["follow-up"].numbers.get("median_follow_up")
+    learnt = (
+        f"For patients like the {trained['patients']:,} ({plural(trained['events'], 'event')}) that it was fitted to. "
+        if "patients" in trained
+        else ""
+    )
+    return (
+        f"{learnt}This page rests on {plural(len(study.y), 'patient')} "
+        + ("that it knows" if study.seen else "that it has not seen")
+        + f", {study.n_events:,} with the event"
+        + (f", followed for a median of {study.when(followed)}." if followed is not None else ".")
+    )
+
+
+def _ranking(study: Study, sections: dict[str, Section]) -> tuple[str, str, str] | None:
+    row = _own(study, sections["discrimination"]).get("C-td")
+    if row is None:
+        return None
+    interval = "" if row["lower"] is None else f" 95% interval {number(row['lower'])} to {number(row['upper'])}."
+    text = (
+        f"Of two patients, the one who had the event first was predicted to be worse off in about "
+        f"{100 * row['value']:.0f} of 100 pairs; guessing: 50.{interval}"
+    )
+    return "Does it rank patients? C-td", number(row["value"]), text
+
+
+def _at_the_horizon(study: Study, sections: dict[str, Section]) -> tuple[str, str, str] | None:
     t = study.middle_horizon
     at = next((c for c in sections["calibration"].numbers.get("horizons", []) if c["horizon"] == t), None)
     if t is None or at is None:
-        return [], []
-    tiles = [("observed / expected", number(at["ratio"], 2), f"by {study.when(t)}; 1 is perfect")]
-    words = (
-        f"By {study.when(t)} the model expected {percent(at['expected_risk'], 0)} of the patients to have had the "
-        f"event; {percent(at['observed_risk'], 0)} had."
+        return None
+    interval = at["ratio_interval"]
+    text = (
+        f"By {study.when(t)} it expected {percent(at['expected_risk'], 0)} of the patients to have had the event; "
+        f"{percent(at['observed_risk'], 0)} had. 1 is perfect."
     )
-    if at["ici"] is not None:
-        tiles.append(("ICI", number(at["ici"]), f"mean error of the risk by {study.when(t)}"))
-        words += f" On average predicted and observed risk differ by {100 * at['ici']:.1f} percentage points (ICI)."
-    return tiles, [words]
+    if interval is not None:
+        text += f" 95% interval {number(interval[0], 2)} to {number(interval[1], 2)}."
+    return "Is the level of risk right? Observed / expected", number(at["ratio"], 2), text
 
 
-def _distribution(study: Study, sections: dict[str, Section]) -> tuple[list[Tile], list[str]]:
-    spread = sections["distribution"].numbers.get("d_calibration", [])
-    if not spread:
-        return [], []
-    last = spread[-1]
-    tiles = [("DDC", number(last["ddc"], 4), f"floor of a perfect model {number(last['floor'], 4)}")]
-    if len(spread) == 1:
-        return tiles, []
-    return tiles, [
-        "Recalibration brought the DDC, the distance from perfect calibration, from "
-        f"{number(spread[0]['ddc'], 4)} to {number(last['ddc'], 4)}; a perfect model would score about "
-        f"{number(last['floor'], 4)} here."
+def _trust(study: Study, sections: dict[str, Section]) -> tuple[str, dict[str, Any] | None]:
+    """Judge the probabilities by what a perfect model would score on these patients."""
+    tests = [
+        (f"by {study.when(c['horizon'])}", c["ici"], c["ici_null"])
+        for c in sections["calibration"].numbers.get("horizons", [])
+        if c.get("ici_null") and c["ici_null"]["p_value"] is not None
     ]
+    spread = sections["distribution"].numbers.get("d_calibration", [])
+    of_all = [spread[-1]["p_value"]] if spread else []
+    if not tests and not of_all:
+        return "That cannot be told: there are too few events or too few patients under observation.", None
+    corrected = holm([null["p_value"] for _, _, null in tests] + of_all)
+    numbers = {"p": dict(zip([*(when for when, _, _ in tests), "distribution"], corrected, strict=False))}
+    if tests:
+        worst = min(range(len(tests)), key=lambda k: corrected[k])
+        when, ici, null = tests[worst]
+        told = (
+            f"Predicted and observed risk {when} differ by {100 * ici:.1f} percentage points on average (ICI); a "
+            f"perfect model would show {100 * null['floor']:.1f} on these patients by chance, and in 95 of 100 cohorts "
+            f"less than {100 * null['null_95']:.1f}."
+        )
+    else:
+        told = ""
+    tried = f"{plural(len(corrected), 'test')} of calibration, corrected for their number"
+    least = min(corrected)
+    if least < _CLEAR:
+        return f"Not as they are. {told} ({tried}: {p_value(least)}.) Recalibrate before use.", numbers
+    return f"These tests do not speak against it. {told} ({tried}: {p_value(least)}.)", numbers
 
 
-def _error(study: Study, sections: dict[str, Section]) -> tuple[list[Tile], list[str]]:
+def _error(study: Study, sections: dict[str, Section]) -> str:
     row = _own(study, sections["error"]).get("IBS", {})
     gain = row.get("gain")
     if gain is None:
-        return [], []
-    against = f"{percent(abs(gain))} {'better' if gain >= 0 else 'worse'} than Kaplan-Meier"
-    return [("Brier score", number(row["value"]), against)], [
-        f"The squared error of the predictions is {percent(abs(gain), 0)} {'smaller' if gain >= 0 else 'larger'} "
-        "than that of the same Kaplan-Meier curve for everybody."
-    ]
+        return ""
+    return (
+        f"The squared error of its predictions is {percent(abs(gain), 0)} {'smaller' if gain >= 0 else 'larger'} than "
+        "that of the same Kaplan-Meier curve for everybody."
+    )
 
 
-def _difference(study: Study, sections: dict[str, Section]) -> tuple[list[Tile], list[str]]:
+def _difference(study: Study, sections: dict[str, Section]) -> str:
     found = sections["discrimination"].numbers.get("difference", [])
     row = next((row for row in found if row["metric"] == "C-td"), None)
     if row is None:
-        return [], []
-    apart = row["lower"] > 0 or row["upper"] < 0
+        return ""
     gap = with_interval(row["difference"], row["lower"], row["upper"])
-    chance = "more than chance would do." if apart else "this may well be chance."
-    return [], [f"Against {study.reference_name} the C-td differs by {gap}; {chance}"]
+    return (
+        f"On these patients its C-td minus that of {study.reference_name} is {gap}. One set of patients cannot settle "
+        "it; validation can."
+    )
 
 
-def _interval(row: dict[str, Any]) -> str:
-    lower, upper = row["lower"], row["upper"]
-    return "" if lower is None or upper is None else f"95% interval {number(lower)} to {number(upper)}"
+def _limits(study: Study, sections: dict[str, Section]) -> str:
+    parts = [
+        imprecise(study, sections["discrimination"].numbers.get("metrics", [])),
+        "Predictions hold for patients of the same kind, measured in the same way, under the care that they got."
+        if study.seen
+        else "The patients come from the same source as those it was fitted to unless you made sure of another; "
+        "elsewhere it is usually worse.",
+        "This is research software: a prediction is no diagnosis and no reason by itself to give or withhold a "
+        "treatment.",
+    ]
+    return " ".join(part for part in parts if part)

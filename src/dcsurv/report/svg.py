@@ -52,7 +52,7 @@ def inline_svg(figure: Figure, name: str, alt: str) -> str:
     body = body.replace("xlink:href", "href")
     # Only inside style attributes: a label may hold anything.
     body = re.sub(r'style="[^"]*"', _themed, body)
-    style = f"width: {width:.0f}px"
+    style = f"--drawn: {width:.0f}px"
     return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {box[1]} {box[2]}" style="{style}">{body}'
 
 

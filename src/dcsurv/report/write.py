@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from dcsurv.cohort import ModelCard, OutcomeColumns
 from dcsurv.cohort.evaluation import Progress
 from dcsurv.figures.style import save, style_context
 from dcsurv.persistence import write_atomically
@@ -29,17 +30,24 @@ from dcsurv.report import (
     provenance,
     subgroups,
 )
-from dcsurv.report.blocks import Pictures, Section
+from dcsurv.report.blocks import Section
 from dcsurv.report.study import make_study
 from dcsurv.report.summary import summary
 from dcsurv.report.svg import inline_svg
-from dcsurv.report.tripod import checklist
+from dcsurv.report.tripod import checklists
 
 _OF_A_REPORT = re.compile(
     r"(follow-up|missing|hazard-ratios(-over-time)?|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|"
     r"importance-(auc|brier)|"
     r"(calibration|decision)-\d+)\.(svg|png)"
 )
+
+
+# Who the patients are, how good the model is, what it says, and only then what it is made of.
+_ORDER = (
+    "cohort", "follow-up", "discrimination", "calibration", "distribution", "error", "decisions", "subgroups",
+    "examples", "importance", "hazards", "model", "missing", "limits", "provenance",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,8 @@ def write_report(
     patients: Sequence[int] | Mapping[str, int] | None = None,
     title: str | None = None,
     data_name: str | None = None,
+    outcome: OutcomeColumns | None = None,
+    file_holds: str | None = None,
     seen: bool = False,
     same_cohort: bool = True,
     n_bootstrap: int = 200,
@@ -123,6 +133,12 @@ def write_report(
         Title of the page.
     data_name : str or None, default None
         What to call the data.
+    outcome : OutcomeColumns or None, default None
+        The columns that held the outcome and how events were coded, for the page to name; None: those of the table that
+        the model was fitted to, where its card knows them.
+    file_holds : str or None, default None
+        What the model's file holds, in words, if it is not the model of this page: that of a page about held-out
+        patients is often fitted again, to all of them.
     seen : bool, default False
         Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
     same_cohort : bool, default True
@@ -178,6 +194,8 @@ def write_report(
         subgroups=subgroups,
         patients=_named(patients),
         data_name=data_name,
+        outcome=outcome or ModelCard.outcome_of(model),
+        file_holds=file_holds,
         seen=seen,
     )
     folder = target.with_name(f"{target.stem}_figures")
@@ -208,14 +226,12 @@ def _draw(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Pa
     """Return the figures as parts of the page, by name, and their files."""
     drawn: dict[str, str] = {}
     files: list[Path] = []
-    for section in sections:
-        for block in section.blocks:
-            for picture in block.pictures if isinstance(block, Pictures) else ():
-                with style_context():  # laid out once for all three files
-                    picture.figure.draw_without_rendering()
-                picture.figure.set_layout_engine("none")
-                files += save(picture.figure, place / picture.name)
-                drawn[picture.name] = inline_svg(picture.figure, picture.name, picture.alt)
+    for picture in (picture for section in sections for picture in section.pictures()):
+        with style_context():  # laid out once for all three files
+            picture.figure.draw_without_rendering()
+        picture.figure.set_layout_engine("none")
+        files += save(picture.figure, place / picture.name)
+        drawn[picture.name] = inline_svg(picture.figure, picture.name, picture.alt)
     return drawn, files
 
 
@@ -255,8 +271,8 @@ def _sections(study: Any, tell: Progress) -> list[Section]:
     typical = examples.examples(study, order)
     for section in (typical, rests_on, provenance.limits(study), provenance.provenance(study)):
         out[section.key] = section
-    items = checklist({key: section.title for key, section in out.items()})
-    return [summary(study, out), *out.values(), items]
+    titles = {key: section.title for key, section in out.items()}
+    return [summary(study, out), *(out[key] for key in _ORDER if key in out), *checklists(titles)]
 
 
 def _render(**page: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -155,7 +155,7 @@ def _mape(unstable: Instability, horizon: float) -> float:
     return float(unstable.patients(horizon)["mape"].mean())
 
 
-def _stable_cells(row: dict[str, Any], unit: str | None) -> list[str]:
+def _stable_cells(row: Mapping[Hashable, Any], unit: str | None) -> list[str]:
     numbers = [number(row[name]) for name in ("mape", "mape_90", "largest", "range")]
     return [describe_time(row["horizon"], unit), *numbers]
 
@@ -201,7 +201,7 @@ def _pictures(named_: Sequence[tuple[str, str]]) -> str:
     return f'<div class="pictures">{figures}</div>'
 
 
-def named(row: dict[str, Any], unit: str | None) -> str:
+def named(row: Mapping[Hashable, Any], unit: str | None) -> str:
     """Return a metric with its horizon in words."""
     at = row["horizon"]
     return str(row["metric"]) if pd.isna(at) else f"{row['metric']} at {describe_time(at, unit)}"

@@ -26,6 +26,7 @@ from dcsurv.experiments.neutral.reference import ReferenceCox, why_not_comparabl
 from dcsurv.experiments.neutral.scores import harrell, isbs, predicted_risk
 from dcsurv.experiments.plan import PlanError, expected_cost, settings_of
 from dcsurv.experiments.store import ResultStore, Row
+from dcsurv.follow_up import study_follow_up
 from dcsurv.kinds import make_model
 from dcsurv.metrics import evaluate
 
@@ -162,9 +163,10 @@ def scores_of(curves: SurvivalCurves, cohort: NeutralCohort, fold: int) -> dict[
     train, test = cohort.split(fold)
     y, y_train = cohort.y[test], cohort.y[train]
     out: dict[str, float | None] = {"harrell_c": harrell(y, predicted_risk(curves)), "isbs": isbs(y, curves, y_train)}
+    follow_up = study_follow_up(cohort.X.iloc[test], y)  # the same for all learners
     for metric in OWN_METRICS:
         try:
-            table = evaluate(y, curves, y_train, X=cohort.X.iloc[test], metrics=[metric])
+            table = evaluate(y, curves, y_train, censoring=follow_up, metrics=[metric])
             value = float(table.loc[table["metric"] == metric, "value"].iloc[0])
             out[metric] = value if np.isfinite(value) else None
         except ValueError:  # too few patients for it

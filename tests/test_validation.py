@@ -6,9 +6,9 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -281,14 +281,14 @@ def test_years_become_periods_and_small_centres_help():
 
 # --- it goes on ---------------------------------------------------------------------------------------------
 
-LIFE = """
-import os, pathlib, signal, sys
+# A child that is killed in its fourth fit of the model, then the same again, and once undisturbed.
+LIVES = """
+import hashlib, json, os, pathlib, signal, sys
 import dcsurv
 from dcsurv.datasets import simulate
 from dcsurv.plain import plain
-import json
 
-folder, fits_left = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+folder, fits_left = pathlib.Path(sys.argv[1]), -1
 
 class Mortal(dcsurv.SplineCox):
     def fit(self, X, y, sample_weight=None):
@@ -298,29 +298,39 @@ class Mortal(dcsurv.SplineCox):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().fit(X, y, sample_weight)
 
-cohort = simulate("independent", 120)
-X = cohort.X[["age", "marker", "grade"]]
-found = dcsurv.validate(Mortal(), X, cohort.y, resamples=3, repeats=1, metrics=["C-td", "DDC"], folder=folder)
-print(json.dumps(plain(found.to_dict(), finite=True)))
+def validated(name):
+    cohort = simulate("independent", 120)
+    X = cohort.X[["age", "marker", "grade"]]
+    return dcsurv.validate(
+        Mortal(), X, cohort.y, resamples=3, repeats=1, metrics=["C-td", "DDC"], folder=folder / name
+    ).to_dict()
+
+def finished():
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (folder / "killed" / "rows").glob("*.json")}
+
+child = os.fork()
+if child == 0:
+    fits_left = 4
+    validated("killed")
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+before = finished()
+again = validated("killed")
+same = json.dumps(plain(again, finite=True)) == json.dumps(plain(validated("undisturbed"), finite=True))
+print(json.dumps({"status": status, "before": before, "after": finished(), "same": same}))
 """
 
 
-def live(folder: Path, fits: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", LIFE, str(folder), str(fits)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-
-
 def test_kill_9_and_continue_loses_nothing_and_changes_nothing(tmp_path):
-    killed = live(tmp_path / "killed", 4)
-    assert killed.returncode == -9, killed.stderr
-    before = {path.name: path.read_bytes() for path in (tmp_path / "killed" / "rows").glob("*.json")}
-    assert len(before) == 4, "three fits of the model were finished, and one of CoxPH"
-    again = live(tmp_path / "killed", -1)
-    undisturbed = live(tmp_path / "undisturbed", -1)
-    assert again.returncode == undisturbed.returncode == 0, again.stderr + undisturbed.stderr
-    assert again.stdout == undisturbed.stdout, "the same to the last bit"
-    after = {path.name: path.read_bytes() for path in (tmp_path / "killed" / "rows").glob("*.json")}
-    assert before.items() <= after.items(), "what was finished was not computed again"
+    command = [sys.executable, "-c", LIVES, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert os.WTERMSIG(found["status"]) == signal.SIGKILL
+    assert len(found["before"]) == 4, "three fits of the model were finished, and one of CoxPH"
+    assert found["before"].items() <= found["after"].items(), "what was finished was not computed again"
+    assert len(found["after"]) == 18, "two models: everybody, three resamples, five folds"
+    assert found["same"], "the same to the last bit"
 
 
 def test_an_ensemble_is_fitted_anew_and_can_be_sent_to_another_process():

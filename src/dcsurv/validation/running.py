@@ -20,6 +20,7 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.dispatch import check_options, run_all
 from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
+from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.kinds import make_model
 from dcsurv.messages import plural
 from dcsurv.metrics import Metric, Setting, default_horizons
@@ -189,10 +190,20 @@ def _patients(X: Any, y: Any, by: Any, horizons: Any, metrics: Any) -> tuple[Pat
     outcome = check_outcome(y, n_rows=len(frame), min_events=1)
     asked = default_horizons(outcome) if horizons is None else check_times(horizons, "horizons")
     chosen = choose_metrics(metrics)
-    follow_up = resolve_follow_up("auto", frame, outcome)
+    follow_up = _follow_up(frame, outcome)
     # Only times that these patients can say something about; a warning says which are left out.
     usable = Setting(outcome, _nobody_at_risk(len(outcome)), follow_up=follow_up, asked=asked).horizons
     return Patients(frame, outcome, usable, chosen, follow_up), labels
+
+
+def _follow_up(X: pd.DataFrame, y: npt.NDArray[np.void]) -> FollowUp | None:
+    """Return what censoring weights follow, the same for every refit: features, or else the risk that CoxPH sees."""
+    try:
+        curves = make_model("coxph").fit(X, y).predict_survival_function(X)
+    except ValueError:
+        found = study_follow_up(X, y)
+        return found if found.depends else None
+    return resolve_follow_up("auto", X, y, [curves])
 
 
 def _nobody_at_risk(n: int) -> SurvivalCurves:

@@ -208,8 +208,9 @@ def page(rows: pd.DataFrame) -> str:
     ours = rows[(rows["study"] == "optimism") & (rows["metric"] == "C-td") & (rows["model"] == OURS)]
     gaps = ours["corrected"] - ours["truth"]
     lines += [
-        f"The goal was a corrected C-td of the default model within {GOAL} of the truth: it is {gaps.mean():+.4f} off on "
-        f"average over {len(ours)} cohorts, luck included, and {(gaps - ours['luck']).mean():+.4f} without. One by one:",
+        f"The goal was a corrected C-td of the default model within {GOAL} of the truth: it is {gaps.mean():+.4f} off "
+        f"on average over {len(ours)} cohorts, luck included, and {(gaps - ours['luck']).mean():+.4f} without. One by "
+        "one:",
         "",
     ]
     lines += markdown(["hazards", "cohort", "truth", "luck", *ESTIMATES.values()], single_table(rows))

@@ -12,7 +12,7 @@ import pytest
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 
 import dcsurv
-from dcsurv import CoxPH, FollowUp, SurvivalCurves, metrics, study_follow_up
+from dcsurv import CoxPH, FollowUp, SurvivalCurves, make_outcome, metrics, study_follow_up
 from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap
 from dcsurv.datasets import load_flchain, simulate
 from dcsurv.datasets.simulated import Design

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from dcsurv.cohort.horizons import choose_horizons, last_usable_time
 from dcsurv.durations import Horizon, describe_time
 from dcsurv.messages import Message, ModelChoice, plural
 from dcsurv.planning import SampleSize, sample_size
-from dcsurv.target import FloatArray, IntArray
+from dcsurv.target import FloatArray, IntArray, Outcome
 
 # With fewer events per parameter a Cox model explains chance, and the share that is usually assumed tells more.
 _EVENTS_PER_PARAMETER = 2
@@ -28,20 +29,56 @@ _MOST_EXPLAINED = 0.95
 
 def enough_patients(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> Iterator[Finding]:
     """Compare the patients of a cohort with those that Riley's criteria ask for."""
-    if len(cohort) < 2 or not cohort.events or (cohort.time < 0).any() or cohort.features.shape[1] == 0:
+    if len(cohort) < 2 or not cohort.events or (cohort.time < 0).any():
         return
     last = last_usable_time(cohort.time, cohort.event)
-    times = [h.time for h in horizons or choose_horizons(cohort.y, cohort.unit, last) if h.time > 0]
-    if not times or not (cohort.time > 0).any():
-        return
-    rows = np.sort(np.random.default_rng(0).permutation(len(cohort))[:_MOST_ROWS])
+    chosen = horizons or choose_horizons(cohort.y, cohort.unit, last)
+    found = size_for(cohort.features, cohort.y, [horizon.time for horizon in chosen])
+    if found is not None:
+        yield _finding(len(cohort), cohort.events, found, cohort.unit)
+
+
+@dataclass(frozen=True)
+class SizeForTable:
+    """How many patients a model of a table needs, and whether what it explains was measured there or assumed."""
+
+    needed: SampleSize
+    measured: bool
+
+    def describe(self, patients: int, events: int, unit: str | None) -> str:
+        """Say whether there are enough, and what the criteria ask for."""
+        needed = self.needed
+        share = f"{needed.r2 / needed.r2_max:.0%} of what can be explained"
+        return (
+            f"{plural(patients, 'patient')} with {plural(events, 'event')} are "
+            f"{'enough' if patients >= needed.patients else 'few'} for "
+            f"{plural(needed.parameters, 'candidate parameter')} (the columns as a model takes them). Riley's criteria "
+            f"ask for {plural(needed.patients, 'patient')} with {plural(needed.events, 'event')}: "
+            f"{needed.for_shrinkage:,} patients to overestimate effects by at most a tenth, {needed.for_optimism:,} to "
+            f"overstate R² by at most 0.05, {needed.for_risk:,} to know the overall risk at "
+            f"{describe_time(needed.time, unit)} to 0.05, if the model explains {share}, "
+            + (
+                "as a Cox model of this table does once chance is taken off."
+                if self.measured
+                else "the usual assumption: this table does not show that it explains anything."
+            )
+        )
+
+
+def size_for(features: pd.DataFrame, y: Outcome, times: Sequence[float]) -> SizeForTable | None:
+    """Return what Riley's criteria ask for at the time that asks for most; None where nothing can be said."""
+    times = [time for time in times if time > 0]
+    if not times or features.shape[1] == 0 or not y["event"].any() or not (y["time"] > 0).any():
+        return None
+    rows = np.sort(np.random.default_rng(0).permutation(len(y))[:_MOST_ROWS])
     try:
-        parameters, X = _encoded(cohort.features, rows)
+        parameters, X = _encoded(features, rows)
     except ValueError:
-        return  # columns that a model refuses as well: fitting says which
-    explained = _adjusted_r2(X, cohort, rows) if cohort.events >= _EVENTS_PER_PARAMETER * parameters else None
-    sizes = [_needed(parameters, cohort, time, explained) for time in times]
-    yield _finding(cohort, max(sizes, key=lambda size: (size.patients, size.for_risk)), explained is not None)
+        return None  # columns that a model refuses as well: fitting says which
+    events = int(y["event"].sum())
+    explained = _adjusted_r2(X, y[rows]) if events >= _EVENTS_PER_PARAMETER * parameters else None
+    sizes = [_needed(parameters, y, time, explained) for time in times]
+    return SizeForTable(max(sizes, key=lambda size: (size.patients, size.for_risk)), explained is not None)
 
 
 def _encoded(features: pd.DataFrame, rows: IntArray) -> tuple[int, FloatArray]:
@@ -55,29 +92,28 @@ def _encoded(features: pd.DataFrame, rows: IntArray) -> tuple[int, FloatArray]:
     return X.shape[1], X
 
 
-def _needed(parameters: int, cohort: Cohort, time: float, r2: float | None) -> SampleSize:
-    person_time = float(cohort.time.sum())
+def _needed(parameters: int, y: Outcome, time: float, r2: float | None) -> SampleSize:
+    person_time, share = float(y["time"].sum()), float(y["event"].mean())
     if r2 is not None:  # a column that knows the outcome explains more than there is
-        events = cohort.events / len(cohort)
-        r2 = min(r2, _MOST_EXPLAINED * -float(np.expm1(2 * (events * np.log(events) - events))))
-    return sample_size(
-        parameters, rate=cohort.events / person_time, mean_follow_up=person_time / len(cohort), time=time, r2=r2
-    )
+        r2 = min(r2, _MOST_EXPLAINED * -float(np.expm1(2 * (share * np.log(share) - share))))
+    mean = person_time / len(y)
+    return sample_size(parameters, rate=share / mean, mean_follow_up=mean, time=time, r2=r2)
 
 
-def _adjusted_r2(X: FloatArray, cohort: Cohort, rows: IntArray) -> float | None:
+def _adjusted_r2(X: FloatArray, y: Outcome) -> float | None:
     """Return what a Cox model explains of some patients (Cox and Snell's adjusted R²); None if chance does as well."""
     from scipy.stats import chi2
 
     from dcsurv.models.partial_likelihood import PartialLikelihood
     from dcsurv.models.penalised import Penalties, fit_penalised
 
-    n = len(rows)
+    n = len(y)
     varying = X[:, np.ptp(X, axis=0) > 0]
     p = varying.shape[1]
-    if p == 0 or not cohort.event[rows].any():
+    if p == 0 or not y["event"].any():
         return None
-    likelihood = PartialLikelihood(varying - varying.mean(axis=0), cohort.time[rows], cohort.event[rows], np.ones(n))
+    time = np.ascontiguousarray(y["time"])
+    likelihood = PartialLikelihood(varying - varying.mean(axis=0), time, y["event"], np.ones(n))
     nothing = likelihood.evaluate(np.zeros(p), np.zeros(n)).value
     fixed = np.array([_RIDGE * n])
     fitted = fit_penalised(likelihood, np.zeros(p, dtype=np.int64), Penalties(fixed, fixed, fixed)).log_likelihood
@@ -86,30 +122,17 @@ def _adjusted_r2(X: FloatArray, cohort: Cohort, rows: IntArray) -> float | None:
     return float((1 - p / ratio) * -np.expm1(-ratio / n)) if chi2.sf(ratio, p) < _CHANCE else None
 
 
-def _finding(cohort: Cohort, needed: SampleSize, measured: bool) -> Finding:
-    n, p = len(cohort), needed.parameters
-    enough = n >= needed.patients
-    share = f"{needed.r2 / needed.r2_max:.0%} of what can be explained"
-    message = (
-        f"{plural(n, 'patient')} with {plural(cohort.events, 'event')} {'are enough' if enough else 'are few'} for "
-        f"{plural(p, 'candidate parameter')} (the columns as a model takes them). Riley's criteria ask for "
-        f"{plural(needed.patients, 'patient')} with {plural(needed.events, 'event')}: {needed.for_shrinkage:,} "
-        f"patients to overestimate effects by at most a tenth, {needed.for_optimism:,} to overstate R² by at most "
-        f"0.05, {needed.for_risk:,} to know the overall risk at {describe_time(needed.time, cohort.unit)} to 0.05, if "
-    )
-    message += (
-        f"the model explains {share}, as a Cox model of this table does once chance is taken off."
-        if measured
-        else f"the model explains {share}, the usual assumption: this table does not show that it explains anything."
-    )
+def _finding(n: int, events: int, found: SizeForTable, unit: str | None) -> Finding:
+    needed = found.needed
+    message = found.describe(n, events, unit)
     shrinkage, most = needed.expected_shrinkage(n), needed.most_parameters(n)
     numbers = {
-        "patients": n, "events": cohort.events, "patients_needed": needed.patients, "events_needed": needed.events,
+        "patients": n, "events": events, "patients_needed": needed.patients, "events_needed": needed.events,
         "for_shrinkage": needed.for_shrinkage, "for_optimism": needed.for_optimism, "for_risk": needed.for_risk,
-        "parameters": p, "most_parameters": most, "expected_shrinkage": shrinkage, "r2": needed.r2,
+        "parameters": needed.parameters, "most_parameters": most, "expected_shrinkage": shrinkage, "r2": needed.r2,
         "r2_max": needed.r2_max, "horizon": needed.time,
     }  # fmt: skip
-    if enough:
+    if n >= needed.patients:
         remedy: str = "That is the least for a regression model; networks and trees need more."
         return Finding("note", "sample-size", message, remedy, numbers=numbers)
     fewer = Message(

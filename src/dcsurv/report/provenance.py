@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.calibration import CalibratedEnsemble
+from dcsurv.cohort.sample_size import size_for
 from dcsurv.messages import plural
 from dcsurv.report.blocks import Bullets, Section
 from dcsurv.report.study import Study
@@ -51,11 +52,22 @@ def model(study: Study) -> Section:
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     section.say(f"Features ({len(names)}): {', '.join(names[:_NAMES_SHOWN])}{more}.")
     section.say(which_model(study))
+    _enough(section, study)
     settings = _settings(estimator)
     with section.folded("All settings"):
         section.pairs("Settings", list(settings.items()))
     section.numbers |= {"name": study.full_name, "settings": settings, "training": trained}
     return section
+
+
+def _enough(section: Section, study: Study) -> None:
+    """Say how many patients Riley's criteria ask for, and how many the model was fitted to."""
+    if study.X_train is None or study.y_train is None:
+        return
+    found = size_for(study.X_train, study.y_train, study.horizons)
+    if found is not None:
+        section.say(found.describe(len(study.y_train), int(study.y_train["event"].sum()), study.unit))
+        section.numbers["sample_size"] = found.needed.to_dict()
 
 
 def which_model(study: Study) -> str:

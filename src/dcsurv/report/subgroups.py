@@ -168,7 +168,8 @@ def _tabulate(section: Section, study: Study, table: pd.DataFrame, t: float | No
 def _pictures(study: Study, table: pd.DataFrame, t: float | None, overall: float | None) -> list[Picture]:
     pictures = []
     drawable = table.rename(columns={"c_td": "value", "c_td_lower": "lower", "c_td_upper": "upper"})
-    if drawable["value"].notna().any():
+    drawable = drawable[drawable["value"].notna()]
+    if len(drawable):
         pictures.append(
             Picture(
                 "subgroups-c-td",
@@ -178,9 +179,9 @@ def _pictures(study: Study, table: pd.DataFrame, t: float | None, overall: float
             )
         )
     drawable = table.rename(columns={"ratio": "value", "ratio_lower": "lower", "ratio_upper": "upper"})
-    drawable.loc[drawable["value"] <= 0, "value"] = np.nan
-    if t is not None and drawable["value"].notna().any():
-        drawable["lower"] = drawable["lower"].clip(lower=0.05)
+    drawable = drawable[drawable["value"] > 0]
+    if t is not None and len(drawable):
+        drawable = drawable.assign(lower=drawable["lower"].clip(lower=0.05))
         pictures.append(
             Picture(
                 "subgroups-o-e",

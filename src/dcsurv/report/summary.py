@@ -117,12 +117,13 @@ def _trust(study: Study, sections: dict[str, Section]) -> tuple[str, dict[str, A
             f"less than {100 * null['null_95']:.1f}."
         )
     else:
-        told = ""
+        told = "At no horizon are there enough events for a calibration curve; this rests on the times of all patients."
     tried = f"{plural(len(corrected), 'test')} of calibration, corrected for their number"
     least = min(corrected)
     if least < _CLEAR:
         return f"Not as they are. {told} ({tried}: {p_value(least)}.) Recalibrate before use.", numbers
-    return f"These tests do not speak against it. {told} ({tried}: {p_value(least)}.)", numbers
+    little = "" if tests else f" With {plural(study.n_events, 'event')} that proves little."
+    return f"These tests do not speak against it. {told} ({tried}: {p_value(least)}.){little}", numbers
 
 
 def _error(study: Study, sections: dict[str, Section]) -> str:

@@ -95,7 +95,6 @@ def write_report(
     outcome: OutcomeColumns | None = None,
     file_holds: str | None = None,
     seen: bool = False,
-    same_cohort: bool = True,
     n_bootstrap: int = 200,
     random_state: int = 0,
     progress: Progress | None = None,
@@ -141,9 +140,6 @@ def write_report(
         patients is often fitted again, to all of them.
     seen : bool, default False
         Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
-    same_cohort : bool, default True
-        Whether ``X`` and ``X_train`` are parts of one cohort, so that the training patients, who are more, show best
-        who is censored when. Otherwise, as with patients of another hospital, the censoring weights come from ``y``.
     n_bootstrap : int, default 200
         Resamples behind the intervals; 0 leaves them out.
     random_state : int, default 0
@@ -188,7 +184,6 @@ def write_report(
         reference=reference,
         horizons=horizons,
         unit=unit,
-        same_cohort=same_cohort,
         n_bootstrap=int(n_bootstrap),
         random_state=random_state,
         subgroups=subgroups,

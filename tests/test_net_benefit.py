@@ -162,6 +162,16 @@ def test_limits_for_all_thresholds_at_once_are_lower_and_grow_with_confidence():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("censoring", ["marginal", "by-risk"])
+def test_treating_all_or_nobody_does_not_help(censoring):
+    cohort = simulate("risk", 400, random_state=1)
+    for level in (0.001, 0.999):
+        table = helpful_thresholds(
+            cohort.y, cohort.truth, [5.0], thresholds=[level], n_bootstrap=20, censoring=censoring
+        )
+        assert not table["helps"].any()
+
+
 def test_resamples_and_weights_exclude_each_other():
     y, curves = random_cohort(2, n=50)
     with pytest.raises(ValueError, match="cannot be combined"):

@@ -18,6 +18,8 @@ from dcsurv.target import FloatArray, IntArray
 
 # Flags of patients x thresholds are handled in chunks of about this many numbers, so that memory stays small.
 _CHUNK = 4_000_000
+# Where all are treated the difference to treating all is 0, but for this.
+_ROUNDING = 1e-9
 
 
 def default_thresholds() -> FloatArray:
@@ -206,7 +208,7 @@ def helpful_thresholds(
     table = pd.concat(tables, ignore_index=True)
     table["over_all"] = np.concatenate([found[1] for found in differences])
     table["lower"], table["over_all_lower"] = (np.concatenate([part[k] for part in lower]) for k in (0, 1))
-    return table.assign(helps=(table["lower"] > 0) & (table["over_all_lower"] > 0))
+    return table.assign(helps=(table["lower"] > _ROUNDING) & (table["over_all_lower"] > _ROUNDING))
 
 
 def _check_thresholds(thresholds: npt.ArrayLike | None) -> FloatArray:

@@ -114,9 +114,13 @@ def sizes(cell: Cell, repeat: int) -> list[Found]:
         "predicted risk": np.nan if followed.risk is None else followed.risk.p_value,
     }
     out = [Found("", f"censoring by {what}", "", "p", p) for what, p in censoring.items()]
-    out += [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL) if one.kind == "p"]
-    together = holm([one.value for one in out if one.what in ("ICI", "DDC")])
-    return [*out, Found(TRUTH, "ICI and DDC, corrected", "", "p", min(together))]
+    return out + [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL) if one.kind == "p"]
+
+
+def together(cell: Cell, repeat: int) -> list[Found]:
+    """Return the p-value of the first page of the report: ICI at all horizons and DDC, corrected for their number."""
+    found = [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL, metrics=["ICI", "DDC"]) if one.kind == "p"]
+    return [Found(TRUTH, "ICI and DDC, corrected", "", "p", min(holm([one.value for one in found])))]
 
 
 def power(cell: Cell, repeat: int) -> list[Found]:
@@ -285,6 +289,7 @@ USUAL = [*EXPONENTIAL, ADMINISTRATIVE, NOT_PROPORTIONAL, *DEPENDENT]
 
 PARTS = {
     "sizes": Part(sizes, USUAL, 200),
+    "together": Part(together, [EXPONENTIAL[1], EXPONENTIAL[2]], 100),
     "power": Part(power, [*EXPONENTIAL, *LARGER], 60),
     "evaluate": Part(intervals, USUAL, 200),
     "over time": Part(over_time, USUAL, 200),

@@ -197,7 +197,7 @@ def _coverage(found: pd.DataFrame) -> list[str]:
         "",
     ]
     for (part, model), own in intervals.groupby(["part", "model"], sort=False):
-        lines += [f"{part.capitalize()}, {model}:", "", *share_table(own, own["what"])]
+        lines += [f"{part.capitalize()}{f', {model}' if model else ''}:", "", *share_table(own, own["what"])]
     return lines
 
 

@@ -105,11 +105,12 @@ def test_hits_are_counted_repeat_by_repeat():
 
 @pytest.fixture(scope="module")
 def tried():
-    """The p-values and intervals of a perfect model on 24 cohorts, and the p-values of one that is wrong."""
+    """The p-values and intervals of a perfect model on 20 cohorts, and the p-values of one that is wrong on 10."""
     found: dict[str, list[simulation.Found]] = {TRUTH: [], HIGH: []}
-    for repeat in range(24):
-        found[TRUTH] += simulation.evaluated(CELL, repeat, [TRUTH], n_bootstrap=60, n_null=59)
-        found[HIGH] += simulation.evaluated(CELL, repeat, [HIGH], n_null=59)
+    for repeat in range(20):
+        found[TRUTH] += simulation.evaluated(CELL, repeat, [TRUTH], n_bootstrap=50, n_null=39)
+    for repeat in range(10):
+        found[HIGH] += simulation.evaluated(CELL, repeat, [HIGH], n_null=39)
     return found
 
 
@@ -118,7 +119,7 @@ def test_a_perfect_model_is_rarely_called_wrong_and_a_wrong_one_often(tried):
         sizes, power = (
             np.mean([one.hit for one in tried[model] if (one.what, one.kind) == (what, "p")]) for model in (TRUTH, HIGH)
         )
-        assert sizes <= 0.17, what  # 0.05 and nearly three errors of 24 cohorts
+        assert sizes <= 0.2, what  # 0.05 and three errors of 20 cohorts
         assert power >= 0.35, what
 
 
@@ -161,7 +162,7 @@ def test_a_page_can_be_made_of_nothing(tmp_path):
 def shown(tmp_path_factory):
     """Where evaluate, compare, ``dcsurv info`` and a report with all its sections print p-values and limits."""
     folder = tmp_path_factory.mktemp("report")
-    train, test = (simulate("exponential", 300, censored=0.5, random_state=seed) for seed in (1, 2))
+    train, test = (simulate("independent", 300, random_state=seed) for seed in (1, 2))
     model = CoxPH(time_unit="years").fit(train.X, train.y)
     reference = CoxPH(time_unit="years").fit(train.X[["age", "marker"]], train.y)
     model.save(folder / "cox.safetensors")

@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth small \
-	neutral datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands small \
+	validation neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -71,9 +71,17 @@ truth: $(VENV)/.development
 	$(BIN)/python benchmarks/truth.py
 	$(BIN)/python benchmarks/truth.py --repeats 2 --model "random survival forest" --model "gradient boosting"
 
+# How often bands and bounds hold the truth in simulated cohorts; writes docs/results/bands.
+bands: $(VENV)/.development
+	$(BIN)/python benchmarks/bands.py
+
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development
 	$(BIN)/python benchmarks/small.py
+
+# What `dcsurv validate` says where the truth is known; writes docs/results/validation.
+validation: $(VENV)/.development
+	$(BIN)/python benchmarks/validation.py
 
 # Our models on someone else's cohorts, folds and scores: `make neutral FOLDER=...`; writes docs/results/neutral.
 neutral: $(VENV)/.development

@@ -43,6 +43,7 @@ TESTED_AS: dict[str, str | None] = {
     "make calibrated": None,  # the same
     "make development": None,  # the same
     "make truth": None,  # tests/test_studies.py, small
+    "make bands": None,  # the same
     "make small": None,  # the same
     "make tuning": None,  # the same
     "make neutral FOLDER=benchmark": None,  # the same; tests/test_neutral.py has a small folder
@@ -62,6 +63,10 @@ TESTED_AS: dict[str, str | None] = {
     "dcsurv fit patients.csv --time days --event died --unit days --settings settings.json -o tuned.safetensors": (
         "dcsurv fit patients.csv --time days --event died --unit days --settings settings.json -o tuned.safetensors "
         "--evaluate none --set max_epochs=2 --jobs 1"
+    ),
+    "dcsurv validate patients.csv --time days --event died --unit days -o validation": (
+        "dcsurv validate patients.csv --time days --event died --unit days -o validation "
+        "--model spline-cox --resamples 2 --repeats 1 --folds 2 --jobs 1"
     ),
     "dcsurv reproduce": None,  # with --quick in tests/test_reproduce.py
     "dcsurv reproduce --quick": None,  # tests/test_reproduce.py

@@ -32,12 +32,12 @@ def summary(study: Study, sections: dict[str, Section]) -> Section:
         ("What does it predict?", _predicts(study)),
         ("For whom?", _for_whom(study, sections)),
         ("Can its probabilities be trusted?", trust),
-        (f"Is it better than {study.reference_name}?" if study.reference else "", _difference(study, sections)),
+        (f"Is it better than {_reference(study)}?", _difference(study, sections)),
         ("Is it better than no model?", _error(study, sections)),
         ("Which model is this?", f"{study.full_name}. {which_model(study)}"),
         ("What are its limits?", _limits(study, sections)),
     ]
-    section.blocks.append(Answers([(question, answer) for question, answer in answers if question and answer]))
+    section.blocks.append(Answers([(question, answer) for question, answer in answers if answer]))
     section.numbers |= {"outcome": None if study.outcome is None else study.outcome.to_dict(), "trust": numbers}
     return section
 
@@ -137,7 +137,17 @@ def _error(study: Study, sections: dict[str, Section]) -> str:
     )
 
 
+def _reference(study: Study) -> str:
+    if study.reference is not None:
+        return study.reference_name
+    return str((study.validation or {}).get("reference") or "another")
+
+
 def _difference(study: Study, sections: dict[str, Section]) -> str:
+    """Give the verdict of a validation; one set of patients, the present one, has none."""
+    if study.validation is not None and study.validation.get("verdict"):
+        verdict, behind = str(study.validation["verdict"]), str(study.validation.get("rests_on") or "")
+        return f"By refits to resamples of the training patients (validation): {verdict.rstrip('.')}. {behind}".strip()
     found = sections["discrimination"].numbers.get("difference", [])
     row = next((row for row in found if row["metric"] == "C-td"), None)
     if row is None:

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth small \
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands small \
 	neutral datasets clean
 
 demo: $(VENV)/.runtime
@@ -70,6 +70,10 @@ stacking: $(VENV)/.development
 truth: $(VENV)/.development
 	$(BIN)/python benchmarks/truth.py
 	$(BIN)/python benchmarks/truth.py --repeats 2 --model "random survival forest" --model "gradient boosting"
+
+# How often bands and bounds hold the truth in simulated cohorts; writes docs/results/bands.
+bands: $(VENV)/.development
+	$(BIN)/python benchmarks/bands.py
 
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development

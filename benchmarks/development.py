@@ -127,7 +127,7 @@ def cohorts() -> dict[str, tuple[pd.DataFrame, Any]]:
 def scores(y: Any, curves: SurvivalCurves, training: Any) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the last times of small test parts have no censoring weight
-        table = metrics.evaluate(y, curves, training, n_bootstrap=0)
+        table = metrics.evaluate(y, curves, metrics=METRICS, n_null=0)
     out = {name: float(group["value"].mean()) for name, group in table.groupby("metric", sort=False)}
     return {name: out[name] for name in METRICS}
 

@@ -105,7 +105,7 @@ def one(cohort: str, split: int, model: str, X: pd.DataFrame, y: Any) -> list[di
         warnings.simplefilter("ignore")  # few patients: the last times have no censoring weight, and the like
         fitted = named_model(model, split).fit(X.iloc[training], y[training])
         curves = fitted.predict_survival_function(X.iloc[test])
-        table = metrics.evaluate(y[test], curves, X=X.iloc[test], metrics=METRICS)
+        table = metrics.evaluate(y[test], curves, X=X.iloc[test], metrics=METRICS, n_null=0)
     values = {name: float(table.loc[table["metric"] == name, "value"].mean()) for name in METRICS}
     row = dict(zip(IDENTITY, (cohort, split, model), strict=True))
     sizes = {"patients": len(y), "events": int(y["event"].sum()), "features": X.shape[1]}

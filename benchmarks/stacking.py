@@ -349,7 +349,7 @@ def scores(kind: str, data: Data, curves: SurvivalCurves, follow_up: FollowUp) -
     out = {}
     if kind == "neutral":
         out = {"harrell_c": harrell(data.y_test, predicted_risk(curves)), "isbs": isbs(data.y_test, curves, data.y)}
-    table = metrics.evaluate(data.y_test, curves, data.y, censoring=follow_up, metrics=OWN_METRICS)
+    table = metrics.evaluate(data.y_test, curves, censoring=follow_up, metrics=OWN_METRICS, n_null=0)
     means = table.groupby("metric")["value"].mean()
     return out | {name: float(means[name]) for name in OWN_METRICS}
 

@@ -43,6 +43,7 @@ TESTED_AS: dict[str, str | None] = {
     "make calibrated": None,  # the same
     "make development": None,  # the same
     "make truth": None,  # tests/test_studies.py, small
+    "make bands": None,  # the same
     "make small": None,  # the same
     "make tuning": None,  # the same
     "make neutral FOLDER=benchmark": None,  # the same; tests/test_neutral.py has a small folder

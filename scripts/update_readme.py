@@ -234,6 +234,11 @@ def truth() -> str:
     return "\n\n".join(parts) if (RESULTS / "truth" / "README.md").exists() else _NOT_RUN
 
 
+def _of_bands(header: str) -> str:
+    """Return a table of the study of bands and bounds."""
+    return _result("bands", header) if (RESULTS / "bands" / "README.md").exists() else _NOT_RUN
+
+
 def small() -> str:
     """Return the differences from CoxPH on small cohorts."""
     return _result("small", "| metric |")
@@ -392,6 +397,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "former": former,
     "goals": goals,
     "truth": truth,
+    "bands": lambda: _of_bands("| what |"),
+    "bounds": lambda: _of_bands("| bound |"),
     "small": small,
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,

@@ -167,8 +167,11 @@ def test_a_report_comes_with_the_fit(folder: Path, tmp_path: Path) -> None:
 
 def test_predictions_are_those_of_the_library(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "p.csv"
-    said = run("predict", folder / "ensemble.safetensors", folder / "later.csv", "-o", output, "--keep", "patient_id")
+    options = ("--keep", "patient_id", "--interval")
+    said = run("predict", folder / "ensemble.safetensors", folder / "later.csv", "-o", output, *options)
     assert "predictions for 90 patients at 6m, 1y, 2y" in said.stdout
+    assert "_upper90: 90 % confidence band" in said.stdout
+    assert "time_lower90: the event comes later than this in 90 %" in said.stdout
     made = pd.read_csv(output)
     assert made["row"].tolist() == list(range(1, 91))
     assert made["patient_id"].tolist() == patients(90, seed=1)["patient_id"].tolist()
@@ -180,8 +183,9 @@ def test_predictions_are_those_of_the_library(folder: Path, tmp_path: Path) -> N
     for k, label in enumerate(("6m", "1y", "2y")):
         np.testing.assert_allclose(made[f"survival_{label}"], curves(times)[:, k], atol=1e-6)
         np.testing.assert_allclose(made[f"risk_{label}"], 1 - curves(times)[:, k], atol=1e-6)
-        np.testing.assert_allclose(made[f"survival_{label}_lower"], band.lower[:, k], atol=1e-6)
-        np.testing.assert_allclose(made[f"survival_{label}_upper"], band.upper[:, k], atol=1e-6)
+        np.testing.assert_allclose(made[f"survival_{label}_lower90"], band.lower[:, k], atol=1e-6)
+        np.testing.assert_allclose(made[f"survival_{label}_upper90"], band.upper[:, k], atol=1e-6)
+    np.testing.assert_allclose(made["time_lower90"], model.predict_interval(X, 0.9).lower, rtol=1e-6)
     np.testing.assert_allclose(made["median"], curves.median(), rtol=1e-6)
     np.testing.assert_allclose(made["mean_to_2y"], curves.rmst(times[-1]), rtol=1e-3)
 

@@ -156,13 +156,14 @@ def test_every_way_to_the_same_bits(fitted: CalibratedEnsemble, cohort: Any, tmp
 
 def test_bands_come_from_the_folds(fitted: CalibratedEnsemble, cohort: Any) -> None:
     new, times = cohort.X[400:], np.array([1.0, 5.0, 9.0])
-    curves = [one(times) for one in fitted.member_curves(fitted.prepare(new))]
-    assert len(curves) == 3, "one mean of all families for each fold"
+    sources = fitted.band_sources(fitted.prepare(new))
+    assert len(sources.replicates) == 3, "one mean of all families for each fold"
+    assert sources.factor == pytest.approx(4 / 3)
+    assert [share for share, _ in sources.families] == [w for w in fitted.weights_.values() if w > 0]
     band = fitted.predict_band(new, times)
     assert ((band.lower <= band.survival) & (band.survival <= band.upper)).all()
-    assert np.mean([(band.lower <= one) & (one <= band.upper) for one in curves]) > 0.95
-    alone = CalibratedEnsemble(estimator=CoxPH(), n_members=2).fit(cohort.X[:100], cohort.y[:100])
-    assert fitted.band_reach(0.9) > alone.band_reach(0.9) == pytest.approx(1.645, abs=1e-3)
+    for one in sources.replicates:
+        assert np.mean((band.lower <= one(times)) & (one(times) <= band.upper)) > 0.95
 
 
 # --- what follows from the events, and what users say -------------------------------------------------------------

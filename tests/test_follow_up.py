@@ -193,7 +193,10 @@ def test_one_curve_of_censoring_for_all_is_wrong_there() -> None:
         metrics.evaluate(cohort.y, cohort.truth, X=cohort.X, censoring=c, horizons=[6.0]).set_index("metric")["value"]
         for c in ("auto", "marginal")
     )
-    assert abs(by["O/E"] - 1) < 0.03 < 0.1 < abs(one["O/E"] - 1)
+    assert abs(by["O/E"] - 1) < 0.03
+    # Within tenths of predicted risk follow-up is alike enough for the observed risk, but not for curve and slope.
+    assert abs(one["O/E"] - 1) < 0.05
+    assert abs(by["Calibration intercept"]) < 0.1 < abs(one["Calibration intercept"])
     assert by["ICI"] < 0.015 < 0.045 < one["ICI"]
 
 
@@ -234,14 +237,11 @@ def test_groups_alike_give_what_one_curve_gives() -> None:
     y = np.concatenate([cohort.y, cohort.y])
     curves = SurvivalCurves(cohort.truth.times, np.concatenate([cohort.truth.values] * 2))
     groups = FollowUp(True, 0.6, 0.0, (), np.repeat([0, 1], 300), np.array([11.0, 11.0]))
-    options: dict[str, Any] = {"horizons": [3.0, 6.0]}
-    for name, value in (
-        metrics.evaluate(y, curves, censoring=groups, **options).set_index(["metric", "horizon"])["value"].items()
-    ):
-        expected = metrics.evaluate(y, curves, censoring="marginal", **options).set_index(["metric", "horizon"])[
-            "value"
-        ]
-        assert value == pytest.approx(expected[name], abs=1e-9), name
+    by, one = (
+        metrics.evaluate(y, curves, censoring=c, horizons=[3.0, 6.0], n_null=0).query("metric != 'O/E'")
+        for c in (groups, "marginal")  # without groups the observed risk is averaged over tenths of predicted risk
+    )
+    np.testing.assert_allclose(by["value"], one["value"], atol=1e-9)
     risk = -curves.rmst()
     assert metrics.concordance_index_uno(y, risk, tau=8.0, censoring=groups) == pytest.approx(
         metrics.concordance_index_uno(y, risk, tau=8.0), abs=1e-9

@@ -47,13 +47,15 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("from_train", [False, True])
 def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
-    """Duplicated patients' own pairs included."""
+    """A patient's pairs with its own copies are left out."""
     y, curves = random_cohort(7, **CASES[name])
     y_train = random_cohort(8, **{**CASES[name], "n": 200})[0] if from_train else None
     metrics = ["C-td", "CDAUC", "IBS", "DDC", "O/E"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # times left out, in the tiny cohort
-        prepared = PreparedMetrics(choose_metrics(metrics), Setting(y, curves, y_train))
+        prepared = PreparedMetrics(
+            choose_metrics(metrics), Setting(y, curves, y_train, weights_from="train" if from_train else "test")
+        )
         counts = next(resample_counts(len(y), 20, random_state=5))
         fast = prepared.resampled(counts)
         for b, row in enumerate(counts.astype(int)):
@@ -61,7 +63,7 @@ def test_resampling_by_counts_equals_the_naive_loop(name, from_train):
             if not y["event"][drawn].any() or len(np.unique(y["time"][drawn])) < 3:
                 continue
             naive = {
-                "C-td": concordance_index_td(y[drawn], curves[drawn]),
+                "C-td": concordance_index_td(y, curves, sample_weight=row),
                 "CDAUC": cumulative_dynamic_auc(
                     y[drawn], curves[drawn], times=prepared.parts["CDAUC"].times, y_train=y_train, censoring="marginal"
                 ).mean,
@@ -218,11 +220,11 @@ def test_follow_up_of_the_training_part_limits_the_times():
 def test_a_model_without_risk_loses_only_what_is_undefined():
     y, _ = random_cohort(0, n=50)
     certain = SurvivalCurves([1.0, 100.0], np.ones((50, 2)))
-    with pytest.warns(UserWarning, match="O/E at .* is left out: every predicted risk there is 0"):
+    with pytest.warns(UserWarning, match=" at .* is left out: every predicted risk there is "):
         table = evaluate(y, certain, n_bootstrap=5)
-    assert "O/E" not in set(table["metric"])
+    assert not {"O/E", "Calibration intercept", "Calibration slope"} & set(table["metric"])
     assert np.isfinite(table["value"]).all()
-    with pytest.warns(UserWarning, match="O/E at .* is left out"):
+    with pytest.warns(UserWarning, match=" at .* is left out"):
         gaps = compare(y, {"some": random_cohort(0, n=50)[1], "certain": certain}, n_bootstrap=5)
     assert set(gaps["metric"]) == {"C-td", "CDAUC", "IBS", "DDC", "E50", "E90", "ICI"}
 
@@ -239,7 +241,7 @@ def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():
     assert (resampled["mean"] <= resampled["upper"]).all()
     inside = resampled[resampled["metric"].isin(["C-td", "CDAUC", "IBS", "O/E"])]
     assert ((inside["lower"] <= inside["value"]) & (inside["value"] <= inside["upper"])).all()
-    assert list(table["metric"][:6]) == ["C-td", "CDAUC", "IBS", "DDC", "E50", "E50"]
+    assert list(table["metric"][:6]) == ["C-td", "CDAUC", "IBS", "DDC", *["Calibration intercept"] * 2]
     assert (table["convention"].str.len() > 10).all()
     again = evaluate(y, curves, n_bootstrap=200)
     assert table.equals(again)
@@ -260,7 +262,10 @@ def test_compare_pairs_the_resamples():
     noise = np.random.default_rng(0).permutation(len(y))
     table = compare(y, {"model": curves, "same": curves, "noise": curves[noise]}, n_bootstrap=100)
     same = table[table["model"] == "same"]
-    assert (same[["difference", "lower", "upper"]] == 0).all(axis=None)
+    far = same["metric"].isin(["DDC", "E50", "E90", "ICI"])
+    assert (same["difference"] == 0).all()
+    assert (same.loc[~far, ["lower", "upper"]] == 0).all(axis=None)
+    assert same.loc[far, ["lower", "upper"]].isna().all(axis=None)
     assert set(table["reference"]) == {"model"}
     shifted = table[(table["model"] == "noise") & (table["metric"] == "C-td")].iloc[0]
     assert shifted["lower"] < shifted["difference"] < shifted["upper"]
@@ -271,7 +276,11 @@ def test_default_times():
     y, _ = random_cohort(0)
     cohort = SortedCohort(y)
     events = np.sort(y["time"][y["event"]])
-    np.testing.assert_allclose(auc.default_times(cohort), np.linspace(events[0], events[-1], 51)[:-1])
+    np.testing.assert_allclose(auc.default_times(cohort, paper=True), np.linspace(events[0], events[-1], 51)[:-1])
+    first, last = auc.default_times(cohort)[[0, -1]]
+    assert np.mean(events <= first) == pytest.approx(0.05, abs=0.02)
+    end = last + (last - first) / 49
+    assert np.mean(y["time"] >= end) == pytest.approx(0.1, abs=0.02)
     assert brier.default_times(cohort)[[0, -1]].tolist() == np.quantile(y["time"], [0.05, 0.95]).tolist()
 
 

@@ -190,9 +190,7 @@ def test_discrimination_is_that_of_the_metrics(report, page, expected, metabric)
             assert (by[metric, name]["lower"], by[metric, name]["upper"]) == (own["lower"], own["upper"])
             assert rows[metric][column] == printed(own)
     risk = -curves["model"].rmst()
-    uno = metrics.concordance_index_uno(
-        metabric["y"], risk, y_train=metabric["y_train"], X=metabric["X"], tau=HORIZONS[-1]
-    )
+    uno = metrics.concordance_index_uno(metabric["y"], risk, X=metabric["X"], tau=HORIZONS[-1])
     assert by["Uno’s C", NAME]["value"] == uno
     assert by["Uno’s C", NAME]["lower"] < uno < by["Uno’s C", NAME]["upper"]
     assert by["Harrell’s C", NAME]["value"] == metrics.concordance_index_harrell(metabric["y"], risk)
@@ -218,14 +216,14 @@ def test_calibration_at_the_horizons_is_that_of_the_metrics(report, page, expect
     rows = page.rows("horizon", "predicted risk", "observed risk")
     assert len(report.numbers["calibration"]["horizons"]) == 2
     for seen, t, text in zip(report.numbers["calibration"]["horizons"], HORIZONS, ("5 years", "10 years"), strict=True):
-        own = metrics.calibration_at_horizon(
-            metabric["y"], curves["model"], t, y_train=metabric["y_train"], X=metabric["X"]
-        )
+        own = metrics.calibration_at_horizon(metabric["y"], curves["model"], t, X=metabric["X"])
         for key in ("ici", "e50", "e90", "ratio", "expected_risk", "observed_risk"):
             assert seen[key] == getattr(own, key)
         ratio = value_of(tables["model"], "O/E", t)
+        recalibration = [value_of(tables["model"], f"Calibration {name}", t) for name in ("intercept", "slope")]
         assert rows[text] == [
             f"{100 * own.expected_risk:.1f}%", f"{100 * own.observed_risk:.1f}%", printed(ratio, 2),
+            *(printed(row, 2) for row in recalibration),
         ]  # fmt: skip
         gaps = {name: value_of(tables["model"], name, t) for name in ("ICI", "E50", "E90")}
         beside = page.rows("", "this model", "a perfect model, mean") | page.rows("", "this model", start="E50")
@@ -258,13 +256,9 @@ def test_brier_score_against_kaplan_meier(report, expected, metabric):
     assert by[NAME]["value"] == value_of(tables["model"], "IBS")["value"]
     km = kaplan_meier(metabric["y_train"])
     same = dcsurv.SurvivalCurves(km.times, np.tile(km.values, (len(metabric["y"]), 1)), interpolation="step")
-    assert by["Kaplan-Meier"]["value"] == metrics.integrated_brier_score(
-        metabric["y"], same, y_train=metabric["y_train"], X=metabric["X"]
-    )
+    assert by["Kaplan-Meier"]["value"] == metrics.integrated_brier_score(metabric["y"], same, X=metabric["X"])
     assert by[NAME]["gain"] == 1 - by[NAME]["value"] / by["Kaplan-Meier"]["value"]
-    _, score = metrics.brier_score(
-        metabric["y"], curves["model"], HORIZONS, y_train=metabric["y_train"], X=metabric["X"]
-    )
+    _, score = metrics.brier_score(metabric["y"], curves["model"], HORIZONS, X=metabric["X"])
     assert report.numbers["error"]["brier_at_horizons"][NAME] == score.tolist()
 
 
@@ -675,7 +669,7 @@ def test_only_a_cox_model_has_hazard_ratios(metabric):
         nothing = dict.fromkeys(
             ("X_train", "y_train", "reference", "horizons", "unit", "subgroups", "patients", "data_name")
         )
-        study = make_study(model, X, y, same_cohort=True, n_bootstrap=0, random_state=0, seen=False, **nothing)
+        study = make_study(model, X, y, n_bootstrap=0, random_state=0, seen=False, **nothing)
         return hazard_ratios(study)
 
     X, y = metabric["X"][:80], metabric["y"][:80]
@@ -823,7 +817,7 @@ def test_the_report_and_evaluate_leave_out_the_same_horizons(metabric, tmp_path)
     times = np.sort(y["time"])
     asked = [float(t) for t in (times[0] / 2, times[100], times[-11], times[-5], times[-1] + 1)]
     study = make_study(
-        model, X, y, X_train=None, y_train=None, reference=None, horizons=asked, unit="days", same_cohort=True,
+        model, X, y, X_train=None, y_train=None, reference=None, horizons=asked, unit="days",
         n_bootstrap=0, random_state=0, subgroups=None, patients=None, data_name=None, seen=False,
     )  # fmt: skip
     measured = evaluate_curves(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dcsurv import CalibratedEnsemble, SurvivalCurves
+from dcsurv import CalibratedEnsemble, CoxPH, SurvivalCurves
 from dcsurv.calibration.families import common_nodes, priors_of, templates_for
 from dcsurv.calibration.weights import stacking_weights
 from dcsurv.datasets import simulate
@@ -20,6 +20,7 @@ from dcsurv.preprocessing import Preprocessor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
+import bands
 import small
 import stacking
 import studies
@@ -321,3 +322,50 @@ def test_the_study_of_families_runs_and_goes_on(tmp_path, monkeypatch, capsys):
 def test_pages_can_be_made_of_nothing(module, tmp_path):
     page = module.page(studies.Rows(tmp_path / "rows.csv", module.IDENTITY).frame)
     assert "Nothing was run yet." in page
+
+
+# --- bands and bounds -------------------------------------------------------------------------------------------
+
+
+def test_the_study_of_bands_fits_counts_and_goes_on(tmp_path, monkeypatch):
+    def quick(name: str) -> CalibratedEnsemble:
+        return CalibratedEnsemble(estimator=CoxPH(), n_members=3)
+
+    monkeypatch.setattr(bands, "make_model", quick)
+    monkeypatch.setattr(bands, "cells", lambda: [CELL])
+    for name in ("CHOSEN_ON", "BOOTSTRAPPED"):
+        monkeypatch.setattr(bands, name, [CELL])
+    monkeypatch.setattr(bands, "REFITS", 2)
+    run(bands, monkeypatch, tmp_path, "--repeats", "3", "--bootstrap", "1")
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    assert rows.groupby(["repeat", "bands"]).ngroups == 4
+    assert set(rows.loc[rows["repeat"] == bands.CHOSEN_BEFORE, "what"]) == {
+        "band", "lower bound", "quantile of the curve", "both bounds",
+    }  # fmt: skip
+    assert rows["coverage"].between(0, 1).all()
+    chosen, other = (bands.of(rows, f"band, c = {c}", examined=False) for c in (8, 0))
+    assert (chosen["size"].to_numpy() >= other["size"].to_numpy()).all()
+    assert chosen["size"].mean() > 1.02 * other["size"].mean()
+    same = bands.of(rows, "band", examined=False)
+    np.testing.assert_allclose(chosen["coverage"], same["coverage"])
+    text = (tmp_path / "README.md").read_text()
+    for part in ("## Goals", "## The constant", "| **8** |", "| bootstrap |", "| lower bound, mean |"):
+        assert part in text
+    monkeypatch.setattr(bands, "run", None)
+    run(bands, monkeypatch, tmp_path, "--repeats", "3", "--bootstrap", "1")
+    assert "Nothing was run yet" in bands.page(rows[:0])
+
+
+def test_goals_of_bands_look_at_every_design():
+    times = bands.QUANTILES
+    rows = pd.DataFrame([
+        dict(zip(bands.IDENTITY, (*cell, 2, "folds"), strict=True), what="band", at=at, coverage=held, size=0.1)
+        for cell, early in ((truth.CELLS[0], 0.95), (truth.CELLS[1], 0.6))
+        for at, held in zip(times, [early, *[0.95] * (len(times) - 1)], strict=True)
+    ])  # fmt: skip
+    mean, fresh, anywhere, lowest, *elsewhere = bands.goals(rows)
+    assert mean[2:] == ("0.935", "yes")
+    assert fresh[2:] == (f"{(0.6 + 11 * 0.95) / 12:.3f}", "yes"), "the first design was used to choose"
+    assert anywhere[2:] == ("0.775", "yes")
+    assert lowest[2:] == ("0.600", "no")
+    assert [one[2:] for one in elsewhere] == [("not run yet", "–")] * 2

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.stats import t as student
 
+from dcsurv.calibration.bands import by_fold_and_family, sources_of
+from dcsurv.calibration.cross_fitting import cross_fit
+from dcsurv.calibration.ensemble_file import (
+    check_member,
+    describe,
+    described,
+    families_from,
+    families_state,
+    from_description,
+    members_from,
+    members_state,
+    restored,
+    sequence,
+)
 from dcsurv.calibration.families import (
     COMPANIONS,
     Family,
@@ -17,26 +30,25 @@ from dcsurv.calibration.families import (
     default_member,
     folds_for,
     mapped,
-    name_of,
+    member_space,
     names_of,
     priors_of,
-    seeded,
     templates_for,
-    train_member,
 )
-from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
+from dcsurv.calibration.maps import MapSequence, make_maps
 from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
+from dcsurv.calibration.refits import refits_from, refits_state, refitted
 from dcsurv.calibration.weights import stacking_weights
 from dcsurv.curves import Interpolation, SurvivalCurves
-from dcsurv.kinds import ModelKind, kind_in_file, kind_of, kinds, make_model, register
+from dcsurv.kinds import ModelKind, make_model, register
 from dcsurv.messages import plural
 from dcsurv.models import CurveParts, SurvivalEstimator
+from dcsurv.models.bands import Backing, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import thinned
 from dcsurv.models.network import NetworkEstimator, as_random_state
 from dcsurv.models.ranges import NoneOr, Range, WholeNumber
-from dcsurv.persistence import Arrays, Header, ModelFileError
-from dcsurv.search_space import Space, TuningError, prefixed
+from dcsurv.persistence import Arrays, Header
 from dcsurv.target import FloatArray, Outcome, fold_indices
 
 # A mean of several families is nearly calibrated, so that the identity counts for more than with networks alone.
@@ -76,6 +88,11 @@ class CalibratedEnsemble(SurvivalEstimator):
     maps : sequence of str, default ("horizon", "rank")
         Names of the maps in the order in which they are applied: ``"horizon"`` (:class:`HorizonMap`) and ``"rank"``
         (:class:`RankPreservingMap`). An empty tuple averages only.
+    bands : {"folds", "bootstrap"}, default "folds"
+        Where :meth:`predict_band` takes the uncertainty from: the members that left out a fold each, which costs
+        nothing, or refits of the whole to resampled patients.
+    n_refits : int, default 20
+        How many refits, if any. Each takes about as long as the fit itself and makes the file longer by as much.
     n_jobs : int or None, default 1
         Processes that train members at the same time; -1 takes all cores. The result does not depend on it.
     random_state : int, Generator, RandomState or None, default None
@@ -91,6 +108,8 @@ class CalibratedEnsemble(SurvivalEstimator):
         preprocessing, which is fitted to the features (never the outcomes) of all training rows.
     map_ : MapSequence
         The fitted maps.
+    refits_ : list of CalibratedEnsemble
+        The refits; none with ``bands="folds"``.
     remarks_ : list of str
         What the size of the cohort has decided.
 
@@ -119,10 +138,16 @@ class CalibratedEnsemble(SurvivalEstimator):
     n_members: int | None = None
     seeds_per_member: int = 2
     maps: Sequence[str] = ("horizon", "rank")
+    bands: Literal["folds", "bootstrap"] = "folds"
+    n_refits: int = 20
     n_jobs: int | None = 1
     random_state: Any = None
 
-    ranges: ClassVar[dict[str, Range]] = {"n_members": NoneOr(WholeNumber(2)), "seeds_per_member": WholeNumber(1)}
+    ranges: ClassVar[dict[str, Range]] = {
+        "n_members": NoneOr(WholeNumber(2)),
+        "seeds_per_member": WholeNumber(1),
+        "n_refits": WholeNumber(2),
+    }
 
     # --- fitting ------------------------------------------------------------------------------------------
 
@@ -158,8 +183,6 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         """Train the members on the folds, weigh the families and fit the maps by what each predicts out of fold."""
-        import joblib
-
         events = int(y["event"].sum())
         n_folds = folds_for(events) if self.n_members is None else int(self.n_members)
         if n_folds > min(events, len(y)):
@@ -172,22 +195,10 @@ class CalibratedEnsemble(SurvivalEstimator):
         generator = as_random_state(self.random_state)
         fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + n_folds * sum(n_seeds)))
         folds = fold_indices(y, n_folds=n_folds, random_state=fold_seed)
-        dealt = [(f, fold) for f, n in enumerate(n_seeds) for fold in folds for _ in range(n)]
-        tasks = [
-            joblib.delayed(train_member)(seeded(templates[f], seed), X, y, weight, train, left_out)
-            for (f, (train, left_out)), seed in zip(dealt, seeds, strict=True)
-        ]
-        fitted = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
-        members: list[list[SurvivalEstimator]] = [[] for _ in templates]
-        for (f, _), (member, _) in zip(dealt, fitted, strict=True):
-            members[f].append(member)
-        nodes = _union_of_nodes(members[0]) if len(templates) == 1 else common_nodes(y)
+        trained = cross_fit(templates, n_seeds, folds, seeds, X, y, weight, self.n_jobs)
         # Rows of different members come on different nodes: all are read on the common ones.
-        out_of_fold = [np.zeros((len(y), len(nodes))) for _ in templates]
-        for (f, (_, left_out)), (_, curves) in zip(dealt, fitted, strict=True):
-            out_of_fold[f][left_out] += curves.evaluate(nodes)
-        for f, n in enumerate(n_seeds):
-            out_of_fold[f] /= n
+        nodes = _union_of_nodes(trained.members[0]) if len(templates) == 1 else common_nodes(y)
+        out_of_fold = trained.out_of_fold(nodes)
         several = len(templates) > 1
         own_maps = [make_maps(()) for _ in templates]
         shares = np.ones(1)
@@ -199,14 +210,22 @@ class CalibratedEnsemble(SurvivalEstimator):
         self._adopt(
             [
                 Family(name, own if share > 0 else [], n_folds, float(share), one)
-                for name, own, share, one in zip(names_of(templates), members, shares, own_maps, strict=True)
+                for name, own, share, one in zip(names_of(templates), trained.members, shares, own_maps, strict=True)
             ],
             nodes,
         )
+        self.backing_ = Backing.of(y, weight)
         mean = np.add.reduce([share * values for share, values in zip(shares, out_of_fold, strict=True)])
         self.map_ = make_maps(self.maps, caution=_CAUTION if several else 1.0).fit(
             y, self._on_nodes(mean), weight, censoring=self.follow_up_ or "marginal"
         )
+        seen = self.map_.transform(self._on_nodes(mean))
+        self.time_bounds_ = self.bounds_from(y, seen, self.groups_of(X), weight)
+        self.refits_: list[CalibratedEnsemble] = []
+        if self.bands == "bootstrap":
+            template = type(self)(**{**self.get_params(deep=False), "bands": "folds", "n_members": n_folds})
+            more = [int(seed) for seed in generator.randint(2**31 - 1, size=self.n_refits)]
+            self.refits_ = refitted(template, more, X, y, weight, self.follow_up_)
         return {
             "member": ", ".join(type(one).__name__ for one in templates),
             "folds": n_folds,
@@ -238,10 +257,12 @@ class CalibratedEnsemble(SurvivalEstimator):
                 f"{COMPANIONS!r}."
             )
         if self.estimator is not None:
-            _check_member("estimator is", self.estimator)
+            check_member("estimator is", self.estimator)
         for one in self.companions or ():
-            _check_member("companions has", make_model(one) if isinstance(one, str) else one)
+            check_member("companions has", make_model(one) if isinstance(one, str) else one)
         make_maps(self.maps)
+        if self.bands not in ("folds", "bootstrap"):
+            raise ValueError(f"bands is {self.bands!r}, but 'folds' or 'bootstrap' is expected.")
 
     # --- predicting ---------------------------------------------------------------------------------------
 
@@ -287,31 +308,14 @@ class CalibratedEnsemble(SurvivalEstimator):
         if not self.map_.maps:
             return None
         bare = copy.copy(self)
-        bare.map_ = make_maps(())
+        bare.map_, bare.time_bounds_ = make_maps(()), None
         return bare
 
-    def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
-        """Yield the curves of each member or, of several families, of each fold, recalibrated as the ensemble is."""
-        if len(self.families_) == 1:
-            each = (member.curves_of(prepared).evaluate(self.nodes_) for member in self.members_)
-        else:
-            each = (
-                np.add.reduce([own.weight * own.survival(prepared, self.nodes_, fold) for own in self._counted()])
-                for fold in range(self.families_[0].n_folds)
-            )
-        for values in each:
-            yield self.map_.transform(self._on_nodes(values))
-
-    def band_reach(self, level: float) -> float:
-        """Return how many standard deviations of :meth:`member_curves` a band of a level reaches.
-
-        Members of one family are drawn around the curve, seeds and all. Means over folds vary far less than curves of
-        fresh cohorts, because they share most patients: the grouped jackknife says how much less.
-        """
-        if len(self.families_) == 1:
-            return super().band_reach(level)
-        k = self.families_[0].n_folds
-        return float(student.ppf((1 + level) / 2, k - 1)) * (k - 1) / np.sqrt(k)
+    def band_sources(self, prepared: Features) -> BandSources:
+        """Return the curves of each fold, or of each refit, and of each family, recalibrated as the ensemble is."""
+        parts = by_fold_and_family(self._counted(), prepared, self.nodes_)
+        refits = [refit.curves_of(prepared) for refit in self.refits_]
+        return sources_of(*parts, refits, self.backing_, lambda values: self.map_.transform(self._on_nodes(values)))
 
     def _on_nodes(self, values: FloatArray) -> SurvivalCurves:
         return SurvivalCurves(self.nodes_, values, interpolation=self.interpolation_)
@@ -326,36 +330,25 @@ class CalibratedEnsemble(SurvivalEstimator):
     def plain_parameters(self) -> Header:
         """Return the parameters as plain data for a file."""
         own = {
-            "estimator": None if self.estimator is None else _describe(self.estimator),
-            "companions": None if self.companions is None else [_described(one) for one in self.companions],
+            "estimator": None if self.estimator is None else describe(self.estimator),
+            "companions": None if self.companions is None else [described(one) for one in self.companions],
             "maps": list(self.maps),
         }
         return {**super().plain_parameters(), **own}
 
     def get_state(self) -> tuple[Header, Arrays]:
         """Return members, weights and maps."""
-        members, arrays = [], {"ensemble.nodes": self.nodes_}
-        for k, member in enumerate(self.members_):
-            header, own = member.get_state()
-            members.append({**_describe(member), **header, "training": member.training_summary_})
-            arrays |= {f"member{k}.{name}": array for name, array in own.items()}
+        members, arrays = members_state(self.members_)
+        arrays["ensemble.nodes"] = self.nodes_
         conventions = {
             "risk": "minus the mean survival time restricted to the last node",
             "score": "C-td, ties adjusted, S(z) read between nodes",
             "interpolation": self.interpolation_,
         }
-        families = [
-            {
-                "name": own.name,
-                "members": len(own.members),
-                "folds": own.n_folds,
-                "weight": own.weight,
-                "map": own.map.get_state(),
-            }
-            for own in self.families_
-        ]
+        families = families_state(self.families_)
         state = {"conventions": conventions, "members": members, "families": families, "map": self.map_.get_state()}
-        return state, arrays
+        refits, more = refits_state(self.refits_)
+        return {**state, "backing": self.backing_.get_state(), "refits": refits}, {**arrays, **more}
 
     @classmethod
     def from_saved(cls, header: Header, arrays: Arrays) -> Any:
@@ -369,53 +362,23 @@ class CalibratedEnsemble(SurvivalEstimator):
         member, companions = saved["estimator"], saved.get("companions", [])
         return {
             **saved,
-            "estimator": None if member is None else _from_description(member),
-            "companions": None if companions is None else tuple(_restored(one) for one in companions),
+            "estimator": None if member is None else from_description(member),
+            "companions": None if companions is None else tuple(restored(one) for one in companions),
             "maps": tuple(saved["maps"]),
         }
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         """Set members, weights and maps from a file."""
-        members = []
-        for k, described in enumerate(header["members"]):
-            member = _from_description(described)
-            prefix = f"member{k}."
-            own = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-            member.preprocessor_, member.follow_up_ = None, None
-            member.training_summary_ = described["training"]
-            member.set_state(described, own)
-            members.append(member)
-        if not members:
-            raise ValueError("an ensemble without members.")
+        members = members_from(header["members"], arrays)
         nodes = arrays["ensemble.nodes"]
-        self._adopt(_families_of(header, members), nodes)
+        self._adopt(families_from(header, members), nodes)
         if len(self.families_) == 1 and not np.array_equal(nodes, _union_of_nodes(members)):
             raise ValueError("the nodes of the ensemble are not those of its members.")
-        self.map_ = _sequence(header["map"])
-
-
-def _families_of(header: Header, members: list[SurvivalEstimator]) -> list[Family]:
-    """Return the families of a file; a file before there were families has one."""
-    described = header.get("families")
-    if described is None:
-        whole = {"members": len(members), "folds": len(members), "weight": 1.0, "map": make_maps(()).get_state()}
-        described = [{"name": name_of(members[0]), **whole}]
-    families, left = [], list(members)
-    for one in described:
-        own, left = left[: one["members"]], left[one["members"] :]
-        families.append(Family(str(one["name"]), own, int(one["folds"]), float(one["weight"]), _sequence(one["map"])))
-    sizes = all(own.n_folds > 1 and len(own.members) % own.n_folds == 0 for own in families)
-    counted = all(own.weight >= 0 and (own.weight == 0) == (not own.members) for own in families)
-    if left or not sizes or not counted or not np.isclose(sum(own.weight for own in families), 1.0):
-        raise ValueError("the families of the ensemble are not those of its members.")
-    return families
-
-
-def _sequence(state: Header) -> MapSequence:
-    restored = map_from_state(state)
-    if not isinstance(restored, MapSequence):
-        raise ValueError("the map of an ensemble must be a sequence.")
-    return restored
+        self.map_ = sequence(header["map"])
+        backing = header.get("backing")  # files before 0.2 do not know
+        patients = int(header["training"]["patients"])
+        self.backing_ = Backing.unknown(patients) if backing is None else Backing.from_state(backing)
+        self.refits_ = refits_from(self, header.get("refits", []), arrays)
 
 
 def _union_of_nodes(members: Sequence[SurvivalEstimator]) -> FloatArray:
@@ -423,67 +386,14 @@ def _union_of_nodes(members: Sequence[SurvivalEstimator]) -> FloatArray:
     return nodes[thinned(len(nodes))]
 
 
-def _member_space(which: str) -> Any:
-    """Return the function that makes the space of a kind's members for an ensemble of them."""
-
-    def space(ensemble: Any, y: Any) -> Space:
-        member = default_member() if ensemble.estimator is None else ensemble.estimator
-        kind = kind_of(member)
-        found = None if kind is None else getattr(kind, which)
-        if found is None:
-            raise TuningError(f"there is no such space for a {type(member).__name__}. Pass one of your own.")
-        return prefixed("estimator__", found(member, y) if callable(found) else found)
-
-    return space
-
-
 register(
     ModelKind(
         name="calibrated",
         model=CalibratedEnsemble,
         meaning="networks, Cox, accelerated failure and trees, weighted and recalibrated on held-out folds (default)",
-        space=_member_space("space"),
-        paper_space=_member_space("paper_space"),
+        space=member_space("space"),
+        paper_space=member_space("paper_space"),
         quick={"n_members": 2, "seeds_per_member": 1},
         wraps=True,
     )
 )
-
-
-def _check_member(what: str, model: Any) -> None:
-    """Refuse what cannot be a member."""
-    kind = kind_of(model)
-    if not isinstance(model, SurvivalEstimator) or (kind is not None and not kind.is_member):
-        raise ValueError(
-            f"{what} a {type(model).__name__}, but one of {', '.join(_possible())} is expected. "
-            "Curves of other models can be recalibrated with HorizonMap and RankPreservingMap."
-        )
-
-
-def _described(companion: str | SurvivalEstimator) -> str | Header:
-    return companion if isinstance(companion, str) else _describe(companion)
-
-
-def _restored(companion: str | Header) -> str | SurvivalEstimator:
-    return companion if isinstance(companion, str) else _from_description(companion)
-
-
-def _describe(model: SurvivalEstimator) -> Header:
-    """Return kind and parameters of a member as plain data."""
-    kind = kind_of(model)
-    if kind is None or not kind.is_member:
-        raise ModelFileError(f"an ensemble of {type(model).__name__} cannot be saved; possible are {_possible()}.")
-    return {"kind": type(model).__name__, "parameters": {**model.plain_parameters(), "preprocess": None}}
-
-
-def _from_description(described: Header) -> SurvivalEstimator:
-    kind = kind_in_file(described["kind"])
-    if kind is None or not kind.is_member:
-        raise ValueError(f"a member of the unknown kind {described['kind']!r}.")
-    model: SurvivalEstimator = kind.model(**kind.model.known_parameters(described["parameters"]))
-    model.check_parameters()
-    return model
-
-
-def _possible() -> list[str]:
-    return [kind.model.__name__ for kind in kinds() if kind.is_member]

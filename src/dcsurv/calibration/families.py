@@ -16,6 +16,7 @@ from dcsurv.messages import plural
 from dcsurv.models import DCS, SurvivalEstimator
 from dcsurv.models.base import Features
 from dcsurv.models.grid_model import GridEstimator, nodes_for
+from dcsurv.search_space import Space, TuningError, prefixed
 from dcsurv.target import FloatArray, IntArray, Outcome
 from dcsurv.training import one_thread
 
@@ -99,15 +100,22 @@ class Family:
         """Members of each fold."""
         return len(self.members) // self.n_folds
 
-    def survival(self, X: Features, nodes: FloatArray, fold: int | None = None) -> FloatArray:
-        """Return the mean of the members, or of those of one fold, mapped, (n, T)."""
+    def survival(self, X: Features, nodes: FloatArray) -> FloatArray:
+        """Return the mean of the members, mapped, (n, T)."""
+        return mapped(self.map, _mean(self.members, X, nodes), nodes)
+
+    def by_fold(self, X: Features, nodes: FloatArray) -> list[FloatArray]:
+        """Return the mean of the members of each fold, not mapped, (n, T) each."""
         n = self.n_seeds
-        members = self.members if fold is None else self.members[fold * n : (fold + 1) * n]
-        total = np.zeros((len(X), len(nodes)))
-        for member in members:
-            total += member.survival_at(X, nodes)
-        total /= len(members)
-        return mapped(self.map, total, nodes)
+        return [_mean(self.members[k * n : (k + 1) * n], X, nodes) for k in range(self.n_folds)]
+
+
+def _mean(members: Sequence[SurvivalEstimator], X: Features, nodes: FloatArray) -> FloatArray:
+    total = np.zeros((len(X), len(nodes)))
+    for member in members:
+        total += member.survival_at(X, nodes)
+    total /= len(members)
+    return total
 
 
 def mapped(one: MapSequence, survival: FloatArray, nodes: FloatArray) -> FloatArray:
@@ -215,3 +223,17 @@ def train_member(
         if member.training_summary_.get("stopped_by") == "interrupt":
             raise KeyboardInterrupt  # a member cut short must not pass for a trained one
         return member, member.predict_survival_function(X[left_out])
+
+
+def member_space(which: str) -> Any:
+    """Return the function that makes the space of a kind's members for an ensemble of them."""
+
+    def space(ensemble: Any, y: Any) -> Space:
+        member = default_member() if ensemble.estimator is None else ensemble.estimator
+        kind = kind_of(member)
+        found = None if kind is None else getattr(kind, which)
+        if found is None:
+            raise TuningError(f"there is no such space for a {type(member).__name__}. Pass one of your own.")
+        return prefixed("estimator__", found(member, y) if callable(found) else found)
+
+    return space

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,12 +16,16 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, register
 from dcsurv.metrics.censoring import resolve_follow_up
 from dcsurv.models import CurveParts, SurvivalModel
+from dcsurv.models.bands import Backing, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.estimator import versions
+from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, from_saved
 from dcsurv.target import FloatArray, check_outcome
 
 _INSIDE = "model."
+# Maps learn a level and a slope for each time.
+_NUMBERS_OF_MAPS = 2.0
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,10 @@ class Recalibrated(SurvivalModel):
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
         follow_up = resolve_follow_up("auto", X, outcome, [curves])
         self.map_ = make_maps(self.maps).fit(outcome, curves, sample_weight, censoring=follow_up or "marginal")
+        self.backing_ = Backing.of(outcome, None if sample_weight is None else np.asarray(sample_weight))
         self.fitted_on_ = FittedOn(len(outcome), int(outcome["event"].sum()), self.fitted_on, date=_now())
         self.evaluation_: dict[str, Any] | None = None
-        return self
+        return self.calibrate_interval(X, outcome, sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "map_")
@@ -176,10 +182,6 @@ class Recalibrated(SurvivalModel):
         """Whether :meth:`predict_band` can be asked."""
         return bool(self.model.has_band)
 
-    def band_reach(self, level: float) -> float:
-        """Return how many standard deviations of the members a band of a level reaches, as in the model inside."""
-        return float(self.model.band_reach(level))
-
     def check_features(self, X: Any) -> Any:
         """Return the features, checked by the model inside."""
         return self.model.check_features(X)
@@ -198,9 +200,15 @@ class Recalibrated(SurvivalModel):
         """Return the curves of the model inside, mapped."""
         return parts_of(self.map_.transform(self.model.curves_of(prepared)))
 
-    def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
-        """Yield the curves of each member of the model inside, mapped as the whole is."""
-        return (self.map_.transform(curves) for curves in self.model.member_curves(prepared))
+    def band_sources(self, prepared: Features) -> BandSources:
+        """Return what the bands of the model inside are made from, mapped, and that the maps were learnt, too."""
+        inside = self.model.band_sources(prepared)
+        return BandSources(
+            [self.map_.transform(curves) for curves in inside.replicates],
+            inside.factor,
+            [(share, self.map_.transform(curves)) for share, curves in inside.families],
+            [*inside.fitted_on, (_NUMBERS_OF_MAPS, self.backing_)],
+        )
 
     # --- files --------------------------------------------------------------------------------------------
 
@@ -214,6 +222,8 @@ class Recalibrated(SurvivalModel):
             "maps": list(self.maps),
             "map": self.map_.get_state(),
             "fitted_on": asdict(self.fitted_on_),
+            "backing": self.backing_.get_state(),
+            "time_bounds": None if self.time_bounds_ is None else self.time_bounds_.get_state(),
             "evaluation": self.evaluation_,
             "versions": versions(),
         }
@@ -228,15 +238,20 @@ class Recalibrated(SurvivalModel):
             raise ValueError("there is no model inside.")
         out = cls(model, tuple(header["maps"]))
         make_maps(out.maps)
-        out._restore(header["map"], FittedOn(**header["fitted_on"]), header["evaluation"])
+        out._restore(header["map"], FittedOn(**header["fitted_on"]), header["evaluation"], header.get("backing"))
+        bounds = header.get("time_bounds")  # files before 0.2 have none
+        out.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds)
         return out
 
-    def _restore(self, state: Header, fitted_on: FittedOn, evaluation: dict[str, Any] | None) -> None:
+    def _restore(
+        self, state: Header, fitted_on: FittedOn, evaluation: dict[str, Any] | None, backing: Header | None = None
+    ) -> None:
         restored = map_from_state(state)
         if not isinstance(restored, MapSequence):
             raise ValueError("the maps of a recalibrated model must be a sequence.")
         self.map_, self.fitted_on_, self.evaluation_ = restored, fitted_on, evaluation
         self.fitted_on = fitted_on.name
+        self.backing_ = Backing.unknown(fitted_on.patients) if backing is None else Backing.from_state(backing)
 
 
 _FROM_MODEL = (

@@ -44,13 +44,29 @@ def predict(
         bool,
         described(
             "--bands/--no-bands",
-            help="Add bands from the spread of an ensemble's members.",
+            help="Add confidence bands of survival, if the model is an ensemble.",
             show_default=True,
             panel=_PREDICTIONS,
         ),
     ] = True,
+    interval: Annotated[
+        bool,
+        described(
+            "--interval/--no-interval",
+            help="Add a time that the patient outlives with the confidence of --level.",
+            show_default=True,
+            panel=_PREDICTIONS,
+        ),
+    ] = False,
     level: Annotated[
-        float, described(help="Level of the bands.", min=0.01, max=0.99, show_default=True, panel=_PREDICTIONS)
+        float,
+        described(
+            help="Level of the bands and of the bound of the time.",
+            min=0.01,
+            max=0.99,
+            show_default=True,
+            panel=_PREDICTIONS,
+        ),
     ] = 0.9,
     reading: o.ReadingOptions,
     output: Annotated[Path, o.written_to("Predictions to write: .csv or .parquet.")],
@@ -58,11 +74,12 @@ def predict(
 ) -> None:
     """Predict every patient of a table, also of one that is larger than memory.
 
-    Columns written: row (from 1), those of --keep, survival_T (with _lower and _upper if there are bands) and risk_T
-    for each horizon T, median (empty where survival stays above one half) and mean_to_T, the mean time survived up to
-    the last horizon, and followed_to, until when training patients like this one were followed: what is predicted for
-    later was learnt from others. Columns of the table are found by name; those that the model does not know are
-    ignored.
+    Columns written: row (from 1), those of --keep, survival_T and risk_T for each horizon T (with survival_T_lower90
+    and survival_T_upper90, the confidence band of --level, if there are bands), with --interval time_lower90, a time
+    that the event comes after with that confidence, median (empty where survival stays above one half) and mean_to_T,
+    the mean time survived up to the last horizon, and followed_to, until when training patients like this one were
+    followed: what is predicted for later was learnt from others. Columns of the table are found by name; those that
+    the model does not know are ignored.
     """
     from dcsurv.persistence import load
 
@@ -73,7 +90,14 @@ def predict(
     _warn_of_late(chosen, float(fitted.nodes[-1]), card)
     form = inspect_table(data, **reading.as_parameters())
     kept = [clean_name(name) for name in o.column_names(keep, form.columns)]
-    predictor = Predictor(fitted, card, chosen, kept, level if bands and fitted.has_band else None)
+    if interval and fitted.time_bounds_ is None:
+        raise CohortError(
+            "--interval needs a model that has seen how its curves meet patients that it was not trained on.",
+            remedy="Fit a calibrated ensemble (the default), or recalibrate the model on patients of your own.",
+        )
+    predictor = Predictor(
+        fitted, card, chosen, kept, level if bands and fitted.has_band else None, level if interval else None
+    )
     clash = [name for name in kept if name in predictor.names()]
     if clash:
         raise CohortError(f"--keep names {clash[0]!r}, which is also the name of a prediction. Rename it in the file.")
@@ -83,6 +107,12 @@ def predict(
     _note_what_was_odd(predictor, form)
     times = ", ".join(horizon.label for horizon in chosen)
     shell.say(f"{output}: predictions for {plural(predictor.rows, 'patient')} at {times}.")
+    if predictor.bands is not None:
+        share = f"{100 * predictor.bands:g}"
+        shell.say(f"Columns _lower{share} and _upper{share}: {share} % confidence band of the survival probability.")
+    if predictor.interval is not None:
+        share = f"{100 * predictor.interval:g}"
+        shell.say(f"Column time_lower{share}: the event comes later than this in {share} % of such patients.")
     shell.result(
         {
             "output": str(output),
@@ -91,6 +121,7 @@ def predict(
             "columns": predictor.names(),
             "kept": kept,
             "bands": predictor.bands,
+            "interval": predictor.interval,
             "beyond_follow_up": predictor.beyond,
             "counted_as_missing": [
                 {"column": odd.column, "what": odd.what, "count": odd.count, "examples": list(odd.examples)}

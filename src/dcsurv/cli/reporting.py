@@ -95,7 +95,6 @@ def report(
             subgroups=o.column_names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
             data_name=data.name, outcome=cohort.outcome, file_holds=holds_this(model, card), validation=validated,
             n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
-            same_cohort=False,
         )  # fmt: skip
     shell.say(f"{made.path}: the report, with {plural(len(made.figures), 'figure')} beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})

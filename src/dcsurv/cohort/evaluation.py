@@ -121,8 +121,7 @@ def evaluate_curves(
         table = evaluate(
             y,
             curves,
-            y_train,
-            n_bootstrap,
+            n_bootstrap=n_bootstrap,
             censoring=follow_up if follow_up.depends else "marginal",
             horizons=usable or None,
             metrics=None if usable else [metric.name for metric in list_metrics() if not metric.per_horizon],

@@ -84,7 +84,7 @@ def usable_horizons(
     y : structured array of shape (n,)
         Outcomes of the patients to evaluate with.
     y_train : structured array of shape (m,) or None, default None
-        Outcomes of the patients that the model was fitted to, if these weigh against censoring.
+        Outcomes of the patients that the model was fitted to; it knows nothing beyond their follow-up.
 
     Returns
     -------

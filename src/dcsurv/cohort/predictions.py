@@ -48,7 +48,9 @@ class Predictor:
     keep : sequence of str, default ()
         Columns of the table, such as an identifier, that are copied to the predictions.
     bands : float or None, default None
-        Level of the bands around survival, or None for none.
+        Level of the bands around survival, or None for none. It is part of the columns' names: ``survival_5y_lower90``.
+    interval : float or None, default None
+        Confidence of the lower bound of the time, ``time_lower90``, or None for none.
 
     Attributes
     ----------
@@ -78,6 +80,7 @@ class Predictor:
     horizons: Sequence[Horizon]
     keep: Sequence[str] = ()
     bands: float | None = None
+    interval: float | None = None
     rows: int = field(default=0, init=False)
     odd: dict[tuple[str, str], Odd] = field(default_factory=dict, init=False)
     beyond: dict[str, int] = field(default_factory=dict, init=False)
@@ -91,8 +94,9 @@ class Predictor:
         names = ["row"]
         for horizon in self.horizons:
             name = f"survival_{horizon.label}"
-            names += [name] if self.bands is None else [name, f"{name}_lower", f"{name}_upper"]
+            names += [name] if self.bands is None else [name, *_ends(name, self.bands)]
         names += [f"risk_{horizon.label}" for horizon in self.horizons]
+        names += [] if self.interval is None else [_ends("time", self.interval)[0]]
         return [*names, "median", f"mean_to_{self.horizons[-1].label}", "followed_to"]
 
     def chunks(self, form: TableFormat) -> Iterator[pd.DataFrame]:
@@ -149,10 +153,12 @@ class Predictor:
         for k, horizon in enumerate(self.horizons):
             out[f"survival_{horizon.label}"] = survival[:, k]
             if self.bands is not None:
-                out[f"survival_{horizon.label}_lower"] = lower[:, k]
-                out[f"survival_{horizon.label}_upper"] = upper[:, k]
+                ends = _ends(f"survival_{horizon.label}", self.bands)
+                out |= {ends[0]: lower[:, k], ends[1]: upper[:, k]}
         for k, horizon in enumerate(self.horizons):
             out[f"risk_{horizon.label}"] = 1 - survival[:, k]
+        if self.interval is not None:
+            out[_ends("time", self.interval)[0]] = self.model.predict_interval(features, self.interval).lower
         out["median"] = curves.median()
         last = self.horizons[-1]
         out[f"mean_to_{last.label}"] = _restricted_mean(curves, last.time)
@@ -171,6 +177,11 @@ class Predictor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a horizon lies beyond the last node is said once, for all chunks
             return self.model.predict_band(features, times, level=self.bands)
+
+
+def _ends(name: str, level: float) -> tuple[str, str]:
+    """Return the names of the columns with the two ends of a band or interval, which say of what level."""
+    return f"{name}_lower{100 * level:g}", f"{name}_upper{100 * level:g}"
 
 
 def _restricted_mean(curves: SurvivalCurves, end: float) -> FloatArray:

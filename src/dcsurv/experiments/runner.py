@@ -176,8 +176,8 @@ def scores(curves: SurvivalCurves, X: pd.DataFrame, y: Any, y_train: Any, n_boot
     """
     weighted = [metric.name for metric in list_metrics() if metric.weighted]
     tables = {
-        "default": evaluate(y, curves, y_train, n_bootstrap, censoring=study_follow_up(X, y)),
-        "marginal": evaluate(y, curves, y_train, censoring="marginal", metrics=weighted),
+        "default": evaluate(y, curves, n_bootstrap=n_bootstrap, censoring=study_follow_up(X, y)),
+        "marginal": evaluate(y, curves, censoring="marginal", metrics=weighted, n_null=0),
         "paper": evaluate(y, curves, y_train, _PAPER_BOOTSTRAPS, convention="paper"),
     }
     return {name: _records(table) for name, table in tables.items()}
@@ -209,7 +209,7 @@ def _flat(row: Row) -> Row:
                 number[name] = number.get(name, 0) + 1
                 name = f"{name}@Q{number[name]}"
             out[name] = record["value"]
-            for part in ("mean", "sd", "lower", "upper"):
+            for part in ("mean", "sd", "lower", "upper", "floor", "null_95", "p_value"):
                 if part in record:
                     out[f"{name} {part}"] = record[part]
     return {**out, "key": row["key"], "split_sha256": row["split_sha256"]}

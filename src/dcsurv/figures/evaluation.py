@@ -101,6 +101,8 @@ def calibration_curve(
     *,
     risks: npt.ArrayLike,
     groups: pd.DataFrame | None = None,
+    band: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    reference: tuple[str, npt.ArrayLike, npt.ArrayLike] | None = None,
     label: str = "",
 ) -> Figure:
     """Draw observed against predicted risk, with groups of patients and the histogram of the predictions.
@@ -115,6 +117,10 @@ def calibration_curve(
         All predicted risks; only their histogram is drawn.
     groups : DataFrame or None, default None
         Columns ``predicted, observed`` and maybe ``lower, upper``: patients grouped by predicted risk.
+    band : tuple of array-like or None, default None
+        Lower and upper end of a band around the curve, at the same predicted risks.
+    reference : tuple or None, default None
+        Name, predicted and observed risks of another model, whose curve is drawn beside.
     label : str, default ""
         Of what the risk is, such as "by 5 years".
 
@@ -139,6 +145,17 @@ def calibration_curve(
     ax.plot(shown, np.interp(shown, x, y), color=PALETTE[0], linewidth=1.6)
     top = max(float(x.max()), float(y.max()))
     handles = [mark("smooth calibration curve", color=PALETTE[0], linestyle="-")]
+    if band is not None:
+        ends = [np.interp(shown, x, np.asarray(end, dtype=np.float64)) for end in band]
+        ax.fill_between(shown, *ends, color=PALETTE[0], alpha=0.15, linewidth=0)
+        top = max(top, float(ends[1].max()))
+    if reference is not None:
+        name, *curve = reference
+        other_x, other_y = (np.asarray(part, dtype=np.float64) for part in curve)
+        at = np.quantile(other_x, np.linspace(0.005, 0.995, 100))
+        ax.plot(at, np.interp(at, other_x, other_y), color=PALETTE[2], linewidth=1.2)
+        top = max(top, float(other_x.max()), float(other_y.max()))
+        handles.append(mark(plain(name, 24), color=PALETTE[2], linestyle="-"))
     if groups is not None:
         check_columns(groups, ("predicted", "observed"), "groups")
         ax.plot(groups["predicted"], groups["observed"], "o", color=PALETTE[1], markersize=4)
@@ -154,7 +171,7 @@ def calibration_curve(
     below.set(yticks=[], xlabel=f"predicted risk{' ' + plain(label, 40) if label else ''}")
     below.set_ylabel("patients", fontsize=8)
     below.spines["left"].set_visible(False)
-    figure.legend(handles=handles, loc="outside upper left", ncols=3, columnspacing=1, handlelength=1.6)
+    figure.legend(handles=handles, loc="outside upper left", ncols=2, columnspacing=1, handlelength=1.6)
     return figure
 
 

@@ -26,6 +26,8 @@ from dcsurv.target import FloatArray, IntArray
 DEFAULT_TOLERANCE = 1e-8
 PAPER_TOLERANCE = 1e-3
 _N_TIMES = 50
+# CDAUC looks from when this share of the events has happened to when this share of the patients is still there.
+_FIRST_EVENTS, _STILL_THERE = 0.05, 0.1
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,21 @@ class CumulativeDynamicAuc:
         )
 
 
-def default_times(cohort: SortedCohort) -> FloatArray:
-    """Return the paper's times: fifty equal steps from the first to the last event, the last one left out."""
+def default_times(cohort: SortedCohort, *, paper: bool = False) -> FloatArray:
+    """Return fifty equal steps over a range that does not depend on how many patients there are, the end left out.
+
+    From the time by which a twentieth of the events has happened to the time at which a tenth of the patients is still
+    under observation; the paper's go from the first to the last event, which moves with the size of the cohort.
+    """
     events = cohort.time[cohort.event]
-    if events[0] == events[-1]:
-        return events[:1]
-    return np.linspace(events[0], events[-1], _N_TIMES + 1)[:-1]
+    first, last = events[0], events[-1]
+    if not paper:
+        first, last = np.quantile(events, _FIRST_EVENTS), np.quantile(cohort.time, 1 - _STILL_THERE)
+    return np.linspace(first, last, _N_TIMES + 1)[:-1] if first < last else np.array([first])
 
 
 def _prepare(setting: Setting) -> Prepared:
-    times = keep_usable(default_times(setting.cohort), setting.censoring, what="AUC")
+    times = keep_usable(default_times(setting.cohort, paper=setting.paper), setting.censoring, what="AUC")
     tolerance = PAPER_TOLERANCE if setting.paper else DEFAULT_TOLERANCE
     prepared = CumulativeDynamicAuc(setting.curves, times, setting.censoring, tied_tol=tolerance, nodes=setting.nodes)
 
@@ -133,7 +140,8 @@ CDAUC = register_metric(
         better="higher",
         meaning="How well patients with the event by a time are told from those without it, averaged over time; 0.5 is "
         "guessing.",
-        convention="tie tolerance 1e-8; cases weighted by 1/G(z-); averaged over the Kaplan-Meier drop; S(t)",
+        convention="tie tolerance 1e-8; cases weighted by 1/G(z-); averaged over the Kaplan-Meier drop, "
+        "from 5 % of the events to 10 % still at risk; S(t)",
         paper="tie tolerance 1e-3; cases weighted by 1/G(z), G from the test set; first node after t",
         prepare=_prepare,
         weighted=True,
@@ -158,7 +166,8 @@ def cumulative_dynamic_auc(
 
     AUC(t) = P( S(t | x_i) < S(t | x_j)  |  z_i <= t, d_i = 1, z_j > t ), cases weighted by 1/G(z_i), and controls by
     1/G(t) where G depends on the patient.
-    The summary is the integral of AUC(t) dS(t) / (S(first) - S(last)) over the Kaplan-Meier curve S of ``y``.
+    The summary averages AUC over the times with weights from the Kaplan-Meier curve S of ``y``: each time has the drop
+    of S since the time before, the first one since 0, divided by 1 - S(last).
 
     Parameters
     ----------
@@ -167,7 +176,9 @@ def cumulative_dynamic_auc(
     curves : SurvivalCurves, tuple or DataFrame
         Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
     times : array-like of float or None, default None
-        Where to compute it; None: fifty equal steps from the first to the last event in ``y``.
+        Where to compute it; None: fifty equal steps from the time by which 5 % of the events in ``y`` have happened to
+        that at which 10 % of the patients are still under observation, a range that is the same in small and large
+        cohorts; in the ``paper`` convention from the first to the last event.
     y_train : outcome or None, default None
         Outcome from which the censoring curve G is estimated; None: ``y`` itself. In the ``paper`` convention G
         always comes from ``y``, one for all, and ``y_train`` gives the times that curves are projected on.
@@ -208,7 +219,7 @@ def cumulative_dynamic_auc(
         tied_tol = PAPER_TOLERANCE if paper else DEFAULT_TOLERANCE
     weights: CensoringWeights = censoring_weights or ("at" if paper else "before")
     model = CensoringModel(cohort, None if paper else y_train, weights, follow_up)
-    asked = default_times(cohort) if times is None else check_times(times)
+    asked = default_times(cohort, paper=paper) if times is None else check_times(times)
     asked = keep_usable(asked, model, what="AUC")
     weight = cohort.weights(counts)
     prepared = CumulativeDynamicAuc(predicted, asked, model, tied_tol=tied_tol, nodes=nodes)

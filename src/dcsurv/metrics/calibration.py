@@ -1,4 +1,4 @@
-"""Calibration at a horizon: does a predicted risk mean what it says? Calibration curve, ICI, observed / expected."""
+"""Calibration at a horizon: does a predicted risk mean what it says?"""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.metrics.catalogue import Metric, register_metric
-from dcsurv.metrics.censoring import Censoring, CensoringEstimate, CensoringModel, keep_usable, resolve_follow_up
+from dcsurv.metrics.censoring import Censoring, CensoringModel, keep_usable, resolve_follow_up
+from dcsurv.metrics.horizon_fit import HorizonFit, at_horizons, spline_basis
 from dcsurv.metrics.inputs import SortedCohort, counted, warn
+from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, resample_counts
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
-from dcsurv.target import FloatArray
+from dcsurv.target import FloatArray, IntArray
 
-# Knots of the calibration curve, as quantiles of the predicted risk (Harrell's choice for four knots).
-_KNOTS = (0.05, 0.35, 0.65, 0.95)
-# A hint of ridge keeps the curve's fit defined when all predictions are nearly alike or all outcomes the same.
-_RIDGE = 1e-3
-_RISK_LIMIT = 1e-6
+# The band of a calibration curve is computed at so many predicted risks, and straight in between.
+_BAND_POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,15 @@ class HorizonCalibration:
     expected_risk : float
         Mean predicted risk of the patients who count.
     observed_risk : float
-        Kaplan-Meier risk of the patients who count.
+        Kaplan-Meier risk within tenths of predicted risk, averaged.
     ratio : float
         observed_risk / expected_risk.
+    intercept : float
+        Logarithm of observed over predicted cumulative hazard: of a regression on the prediction with slope 1.
+    slope : float
+        Of the same regression with a free slope; 1 is perfect, below 1 predictions are too extreme.
+    lower, upper : array of float or None
+        A band of the calibration curve, for each predicted risk by itself; None without resampling.
 
     Examples
     --------
@@ -67,67 +72,10 @@ class HorizonCalibration:
     expected_risk: float
     observed_risk: float
     ratio: float
-
-
-class HorizonFit:
-    """Predicted and observed risk at one horizon, prepared for any number of weightings of the same patients.
-
-    Parameters
-    ----------
-    risk
-        The predicted risks, (n,), in the order in which the patients came.
-    basis
-        The spline basis of the calibration curve at these, (n, k).
-    """
-
-    def __init__(self, risk: FloatArray, basis: FloatArray, *, horizon: float, censoring: CensoringModel) -> None:
-        cohort = censoring.cohort
-        self.cohort, self.censoring, self.horizon = cohort, censoring, horizon
-        self.risk, self.basis = risk[cohort.order], basis[cohort.order]
-        self.gone = cohort.time <= horizon
-
-    def observed(self, outcome_weight: FloatArray) -> FloatArray:
-        """Return the smoothed share of events by the horizon at each patient's predicted risk, (B, n)."""
-        from dcsurv.metrics._kernels import weighted_logistic
-
-        out = np.full(outcome_weight.shape, np.nan)
-        weighted_logistic(self.basis, self.gone.astype(np.float64), outcome_weight, _RIDGE, out)
-        return out
-
-    def gaps(self, estimate: CensoringEstimate) -> tuple[FloatArray, FloatArray]:
-        """Return |observed - predicted| and how much each patient counts, under each weighting, both (B, n)."""
-        known, counted = estimate.known(self.horizon)
-        return np.abs(self.observed(known) - self.risk), counted
-
-    def shares(self, weight: FloatArray, estimate: CensoringEstimate) -> tuple[FloatArray, FloatArray]:
-        """Return observed and mean predicted risk by the horizon of those who count under each weighting, both (B,)."""
-        if self.censoring.follow_up is None:
-            observed = 1 - self.cohort.read(self.cohort.survival(weight), np.array([self.horizon]))[:, 0]
-            return observed, weight @ self.risk / weight.sum(axis=1)
-        known, counted = estimate.known(self.horizon)
-        total = counted.sum(axis=1)
-        some = total > 0
-        # Within each group the weighted share of events is one minus the Kaplan-Meier curve of the group.
-        observed, expected = (
-            np.divide(part, total, out=np.full(len(weight), np.nan), where=some)
-            for part in ((known * self.gone).sum(axis=1), counted @ self.risk)
-        )
-        return observed, expected
-
-
-def _at_horizons(setting: Setting) -> list[HorizonFit]:
-    """Return what the metrics of a setting share at each horizon."""
-    if "horizons" not in setting.kept:
-        for t in setting.horizons:
-            if ("risk", t) not in setting.of_curves:
-                risk = 1.0 - setting.curves.evaluate_rows(np.array([t]))[0]
-                setting.of_curves["risk", t] = risk, _spline_basis(risk)
-        setting.kept["horizons"] = [
-            HorizonFit(*setting.of_curves["risk", t], horizon=float(t), censoring=setting.censoring)
-            for t in setting.horizons
-        ]
-    fits: list[HorizonFit] = setting.kept["horizons"]
-    return fits
+    intercept: float
+    slope: float
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
 
 
 def _gaps(fit: HorizonFit, weighting: Weighting) -> tuple[FloatArray, FloatArray]:
@@ -140,7 +88,7 @@ def _gaps(fit: HorizonFit, weighting: Weighting) -> tuple[FloatArray, FloatArray
 
 def _prepare_gap(summary: Callable[[FloatArray, FloatArray], float], setting: Setting) -> Prepared:
     """Prepare a summary of the distances between predicted and observed risk over the patients."""
-    fits = _at_horizons(setting)
+    fits = at_horizons(setting)
 
     def values(weighting: Weighting) -> FloatArray:
         return np.array(
@@ -164,13 +112,20 @@ def _quantile_gap(share: float, gap: FloatArray, counting: FloatArray) -> float:
     return float(gap[order[np.searchsorted(cumulated, share * cumulated[-1])]])
 
 
-def _prepare_ratio(setting: Setting) -> Prepared:
-    parts = []
-    for part in _at_horizons(setting):
-        if part.risk.any():
-            parts.append(part)
+def _defined(name: str, setting: Setting, *, differ: bool = False) -> list[HorizonFit]:
+    """Return the horizons at which a metric has a value: some predicted risk is above 0, or not all are the same."""
+    out = []
+    for fit in at_horizons(setting):
+        if np.ptp(fit.risk) > 0 if differ else fit.risk.any():
+            out.append(fit)
         else:
-            warn(f"O/E at {part.horizon:g} is left out: every predicted risk there is 0.")
+            alike = "the same" if differ else "0"
+            warn(f"{name} at {fit.horizon:g} is left out: every predicted risk there is {alike}.")
+    return out
+
+
+def _prepare_ratio(setting: Setting) -> Prepared:
+    parts = _defined("O/E", setting)
 
     def ratio(part: HorizonFit, weighting: Weighting) -> FloatArray:
         observed, expected = part.shares(weighting.weight, weighting.censoring)
@@ -222,13 +177,48 @@ E90 = register_metric(
         null=True,
     )
 )
+
+
+def _prepare_recalibration(slopes: bool, setting: Setting) -> Prepared:
+    fits = _defined("Calibration slope" if slopes else "Calibration intercept", setting, differ=slopes)
+
+    def values(weighting: Weighting) -> FloatArray:
+        return np.array([fit.recalibration(weighting.censoring, slopes=slopes) for fit in fits])
+
+    return Prepared(values, horizons=tuple(fit.horizon for fit in fits))
+
+
+CALIBRATION_INTERCEPT = register_metric(
+    Metric(
+        name="Calibration intercept",
+        aspect="calibration",
+        better="zero",
+        meaning="Logarithm of observed over predicted cumulative hazard by a horizon: below 0 risks are too high.",
+        convention="IPCW regression of the event by the horizon on cloglog risk, cloglog link, slope 1",
+        prepare=partial(_prepare_recalibration, False),
+        per_horizon=True,
+        weighted=True,
+    )
+)
+CALIBRATION_SLOPE = register_metric(
+    Metric(
+        name="Calibration slope",
+        aspect="calibration",
+        better="one",
+        meaning="How far observed risks by a horizon spread where predictions do: below 1 these are too extreme.",
+        convention="IPCW regression of the event by the horizon on cloglog risk, cloglog link",
+        prepare=partial(_prepare_recalibration, True),
+        per_horizon=True,
+        weighted=True,
+    )
+)
 OBSERVED_EXPECTED = register_metric(
     Metric(
         name="O/E",
         aspect="calibration",
         better="one",
         meaning="Observed divided by expected events by a horizon.",
-        convention="Kaplan-Meier risk / mean predicted risk",
+        convention="Kaplan-Meier risk within tenths of predicted risk, averaged / mean predicted risk",
         prepare=_prepare_ratio,
         per_horizon=True,
         weighted=True,
@@ -245,6 +235,9 @@ def calibration_at_horizon(
     X: Any | None = None,
     censoring: Censoring = "auto",
     sample_weight: npt.ArrayLike | None = None,
+    n_bootstrap: int = 0,
+    confidence: float = 0.95,
+    random_state: int = 0,
 ) -> HorizonCalibration:
     """Compare the predicted risk of an event by a horizon with what happened.
 
@@ -253,6 +246,11 @@ def calibration_at_horizon(
     by the inverse probability of being known (G(z-) for events, G(t) for those observed longer). The integrated
     calibration index ICI is the mean distance between curve and diagonal over the patients, E50 and E90 are
     quantiles of it (Austin, Harrell, van Klaveren, 2020, who fit a hazard regression instead of weighting).
+
+    Intercept and slope come from a regression of the same outcome with the same weights on the complementary log-log
+    of the predicted risk, with that link: with hazards h times too high, the intercept is -log h at every horizon.
+    Observed / expected compares the mean predicted risk with the Kaplan-Meier risk within tenths of predicted risk,
+    averaged, so that censoring may depend on the prediction; with weights by features, with the weighted share.
 
     Parameters
     ----------
@@ -271,12 +269,20 @@ def calibration_at_horizon(
         means are those of the patients who count.
     sample_weight : array-like of float or None, default None
         One non-negative weight per patient; None: all count the same.
+    n_bootstrap : int, default 0
+        Number of resamples of the patients behind the band of the curve; 0 leaves it out.
+    confidence : float, default 0.95
+        Share of the resampled curves inside the band, at each predicted risk by itself.
+    random_state : int, default 0
+        Seed of the resamples.
 
     Returns
     -------
     HorizonCalibration
         The curve and what it amounts to.
     """
+    n_bootstrap = check_n_bootstrap(n_bootstrap)
+    check_confidence(confidence)
     follow_up = resolve_follow_up(censoring, X, y, [curves], sample_weight)
     y, predicted, counts = counted(y, curves, sample_weight)
     cohort = SortedCohort(y)
@@ -287,7 +293,7 @@ def calibration_at_horizon(
     t = float(keep_usable(asked, model, what="calibration at a horizon")[0])
     weight = cohort.weights(counts)
     risk = 1.0 - predicted.evaluate_rows(np.array([t]))[0]
-    fit = HorizonFit(risk, _spline_basis(risk), horizon=t, censoring=model)
+    fit = HorizonFit(risk, spline_basis(risk), horizon=t, censoring=model)
     estimate = model.estimate(weight)
     known, counting = (part[0] for part in estimate.known(t))
     observed = fit.observed(known[None, :])[0]
@@ -307,27 +313,21 @@ def calibration_at_horizon(
         expected_risk=expected,
         observed_risk=event_share,
         ratio=event_share / expected,
+        intercept=float(fit.recalibration(estimate, slopes=False)[0]),
+        slope=float(fit.recalibration(estimate, slopes=True)[0]),
+        **(_band(fit, order, n_bootstrap, confidence, random_state) if n_bootstrap else {}),
     )
 
 
-def _spline_basis(risk: FloatArray) -> FloatArray:
-    """Return a natural cubic spline basis of cloglog(risk) with a constant, linear beyond the outer knots, (n, k)."""
-    clipped = np.clip(risk, _RISK_LIMIT, 1 - _RISK_LIMIT)
-    x = np.log(-np.log1p(-clipped))
-    spread = x.std()
-    x = (x - x.mean()) / spread if spread > 1e-12 else np.zeros_like(x)
-    columns = [np.ones_like(x), x]
-    knots = np.unique(np.quantile(x, _KNOTS))
-    if len(knots) >= 3:
-        last, before_last = knots[-1], knots[-2]
-
-        def cube(k: float) -> FloatArray:
-            return np.maximum(x - k, 0.0) ** 3
-
-        scale = (last - knots[0]) ** 2
-        for knot in knots[:-2]:
-            bend = cube(knot) - (cube(before_last) * (last - knot) - cube(last) * (before_last - knot)) / (
-                last - before_last
-            )
-            columns.append(bend / scale)
-    return np.column_stack(columns)
+def _band(
+    fit: HorizonFit, order: IntArray, n_bootstrap: int, confidence: float, random_state: int
+) -> dict[str, FloatArray]:
+    """Return the percentile band of the calibration curve at the risks of the patients in an order."""
+    some = order[np.unique(np.linspace(0, len(order) - 1, _BAND_POINTS).round().astype(np.int64))]
+    draws = []
+    for counts in resample_counts(len(fit.risk), n_bootstrap, random_state):
+        known, _ = fit.censoring.estimate(counts[:, fit.cohort.order]).known(fit.horizon)
+        draws.append(fit.observed(known)[:, some])
+    ends = np.nanquantile(np.concatenate(draws), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    lower, upper = (np.interp(fit.risk[order], fit.risk[some], end) for end in ends)
+    return {"lower": lower, "upper": upper}

@@ -24,13 +24,14 @@ from dcsurv.grid import Convention, check_convention
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
 from dcsurv.target import FloatArray
 
-Better: TypeAlias = Literal["higher", "lower", "one"]
+Better: TypeAlias = Literal["higher", "lower", "one", "zero"]
 Aspect: TypeAlias = Literal["discrimination", "error", "calibration"]
 
 _DIRECTIONS: Final[dict[Better, str]] = {
     "higher": "higher is better",
     "lower": "lower is better",
     "one": "1 is perfect",
+    "zero": "0 is perfect",
 }
 
 
@@ -44,8 +45,8 @@ class Metric:
         What it is called in tables.
     aspect : {"discrimination", "error", "calibration"}
         What it judges.
-    better : {"higher", "lower", "one"}
-        Which way is better; ``"one"``: the nearer to 1.
+    better : {"higher", "lower", "one", "zero"}
+        Which way is better; ``"one"``: the nearer to 1, ``"zero"``: the nearer to 0.
     meaning : str
         What it says, in one sentence.
     convention : str
@@ -113,7 +114,7 @@ class Metric:
     @property
     def optimisable(self) -> bool:
         """Whether it is one number that can be as high or as low as possible, so that a search can optimise it."""
-        return not self.per_horizon and self.better != "one"
+        return not self.per_horizon and self.better in ("higher", "lower")
 
 
 _RECORDS: dict[str, Metric] = {}

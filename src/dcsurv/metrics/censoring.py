@@ -16,6 +16,7 @@ from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve, kaplan_meier
 from dcsurv.target import BoolArray, FloatArray, check_outcome, check_sample_weight, make_outcome
 
 CensoringWeights: TypeAlias = Literal["before", "at"]
+WeightsFrom: TypeAlias = Literal["test", "train"]
 Censoring: TypeAlias = Literal["auto", "marginal", "by-features", "by-risk"] | FollowUp
 # Survival this close to 0 or 1 counts as this, so that the logarithm of the hazard is finite.
 _EDGE = 1e-9

@@ -26,7 +26,13 @@ class ConcordanceTd:
     """Antolini's concordance, prepared for any number of weightings of the same patients and curves."""
 
     def __init__(
-        self, cohort: SortedCohort, curves: SurvivalCurves, *, ties: Ties = "adjusted", nodes: FloatArray | None = None
+        self,
+        cohort: SortedCohort,
+        curves: SurvivalCurves,
+        *,
+        ties: Ties = "adjusted",
+        nodes: FloatArray | None = None,
+        copies: bool = False,
     ) -> None:
         if ties not in get_args(Ties):
             raise ValueError(f"ties is {ties!r}, but 'adjusted' or 'antolini' is expected.")
@@ -34,6 +40,7 @@ class ConcordanceTd:
         self.curves = curves[cohort.order]
         self.adjusted = ties == "adjusted"
         self.nodes = nodes
+        self.copies = copies
         self.rows: IntArray = np.flatnonzero(cohort.event)
         self.tie_start = cohort.start[cohort.group[self.rows]]
         self.tie_end = cohort.start[cohort.group[self.rows] + 1]
@@ -58,8 +65,8 @@ class ConcordanceTd:
     def resampled(self, counts: FloatArray) -> FloatArray:
         """Return the index for each resample, given how often each patient was drawn, (B, n) -> (B,).
 
-        A patient drawn twice meets a copy: same time, same curve. The adjusted rule counts that pair as the
-        naive loop over resampled rows does.
+        A patient drawn twice makes no pair with its copy, which would count as ranked rightly, unless ``copies`` asks
+        for what a loop over resampled rows gives, as in the paper.
         """
         from dcsurv.metrics._kernels import concordance_rows
 
@@ -77,7 +84,7 @@ class ConcordanceTd:
             concordant += np.einsum("kb,bk->b", against, counts[:, self.rows[some]])
         own = counts[:, self.rows]
         comparable = np.einsum("bk,bk->b", own, self._comparable(counts))
-        if self.adjusted:
+        if self.adjusted and self.copies:
             copies = (own * (own - 1)).sum(axis=1)
             concordant += copies
             comparable += copies
@@ -109,7 +116,7 @@ class ConcordanceTd:
 
 
 def _prepare(setting: Setting) -> Prepared:
-    prepared = ConcordanceTd(setting.cohort, setting.curves, nodes=setting.nodes)
+    prepared = ConcordanceTd(setting.cohort, setting.curves, nodes=setting.nodes, copies=setting.paper)
 
     def values(weighting: Weighting) -> FloatArray:
         if weighting.resampled:

@@ -7,16 +7,15 @@ resample is a vector of how often each patient was drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention
 from dcsurv.metrics.catalogue import Metric, choose_metrics
-from dcsurv.metrics.censoring import Censoring, resolve_follow_up
+from dcsurv.metrics.censoring import Censoring, WeightsFrom, resolve_follow_up
 from dcsurv.metrics.inputs import counted
 from dcsurv.metrics.null import N_NULL, check_n_null, drawn_outcomes, number_of_draws
 from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, percentile_interval, resample_counts
@@ -39,6 +38,7 @@ def evaluate(
     horizons: npt.ArrayLike | None = None,
     metrics: Sequence[str | Metric] | None = None,
     convention: Convention = "default",
+    weights_from: WeightsFrom = "test",
     confidence: float = 0.95,
     n_null: int = N_NULL,
     sample_weight: npt.ArrayLike | None = None,
@@ -53,11 +53,12 @@ def evaluate(
     curves : SurvivalCurves, tuple or DataFrame
         Their predicted curves: SurvivalCurves, ``(values, times)``, or a DataFrame with one row per patient.
     y_train : outcome or None, default None
-        Outcome of the training part: gives the censoring weights (None: ``y`` does) where these are the same for
-        all, and in the ``paper`` convention the times that curves are projected on.
+        Outcome of the training part, which the ``paper`` convention projects curves on and ``weights_from="train"``
+        takes the censoring curve of; else it is not used.
     n_bootstrap : int, default 0
         Number of resamples of the test patients behind ``mean``, ``sd``, ``lower`` and ``upper``; 0 leaves them out.
-        Evaluation times stay those of the whole cohort; censoring weights are estimated anew in each resample.
+        Evaluation times stay those of the whole cohort; censoring weights are estimated anew in each resample. A
+        patient who was drawn twice makes no pair with its copy.
     X : DataFrame, array or None, default None
         Features of the patients. Pass them: if they predict censoring, as a year of enrolment does, weights that are
         the same for all reward models that predict death where nobody can be followed.
@@ -74,6 +75,10 @@ def evaluate(
         E50, E90, ICI, O/E`` and what was registered; in the paper convention ``C-td, CDAUC, DDC``.
     convention : {"default", "paper"}, default "default"
         How to compute them; numbers of one convention must not be compared with those of the other.
+    weights_from : {"test", "train"}, default "test"
+        Whose censoring curve weighs the patients where there is one for all: their own, estimated anew in each
+        resample, or that of ``y_train``, which stays the same. Training patients may have been followed for longer or
+        shorter, and then their curve gives wrong numbers; even where they were not, it adds noise.
     confidence : float, default 0.95
         Share of the resamples inside the percentile interval.
     n_null : int, default 400
@@ -118,7 +123,8 @@ def evaluate(
     chosen = choose_metrics(metrics, convention)
     follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, [curves], sample_weight)
     y, curves, counts = counted(y, curves, sample_weight)
-    prepared = PreparedMetrics(chosen, Setting(y, curves, y_train, convention, follow_up, horizons))
+    setting = Setting(y, curves, y_train, convention, follow_up, horizons, _check_source(weights_from, y_train))
+    prepared = PreparedMetrics(chosen, setting)
     value = {key: float(found[0]) for key, found in prepared.once(counts).items()}
     table = pd.DataFrame(
         [{"metric": metric, "horizon": horizon, "value": found} for (metric, horizon), found in value.items()],
@@ -128,16 +134,26 @@ def evaluate(
         table = table.join(_summaries(list(value), prepared, n_bootstrap, confidence, random_state))
     table = table.join(_against_null(value, prepared.null(counts, n_null, random_state)))
     table["counted"] = [prepared.share_counted(*row) for row in zip(table["metric"], table["horizon"], strict=True)]
-    table["convention"] = table["metric"].map({metric.name: _told(metric, convention, follow_up) for metric in chosen})
+    table["convention"] = table["metric"].map({metric.name: _told(metric, setting) for metric in chosen})
     return table
 
 
-def _told(metric: Metric, convention: Convention, follow_up: FollowUp | None) -> str:
+def _check_source(weights_from: WeightsFrom, y_train: Any | None) -> WeightsFrom:
+    if weights_from not in get_args(WeightsFrom):
+        raise ValueError(f"weights_from is {weights_from!r}, but 'test' or 'train' is expected.")
+    if weights_from == "train" and y_train is None:
+        raise ValueError("weights_from='train' takes the censoring curve of the training patients: pass y_train.")
+    return weights_from
+
+
+def _told(metric: Metric, setting: Setting) -> str:
     """Say how a metric was computed."""
-    if convention == "paper":
+    follow_up = setting.follow_up
+    if setting.paper:
         return metric.paper or ""
     if follow_up is None or not metric.weighted:
-        return metric.convention
+        trained = metric.weighted and setting.weights_from == "train"
+        return f"{metric.convention}; G of the training part" if trained else metric.convention
     given = "predicted risk ("
     if follow_up.by == "features":
         given = "features (" + "".join(f"{one.feature} and others; " for one in follow_up.features[:1])
@@ -156,6 +172,7 @@ def compare(
     horizons: npt.ArrayLike | None = None,
     metrics: Sequence[str | Metric] | None = None,
     convention: Convention = "default",
+    weights_from: WeightsFrom = "test",
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> pd.DataFrame:
@@ -184,6 +201,8 @@ def compare(
         Which to compute; see :func:`evaluate`.
     convention : {"default", "paper"}, default "default"
         How to compute them.
+    weights_from : {"test", "train"}, default "test"
+        Whose censoring curve weighs the patients; see :func:`evaluate`.
     confidence : float, default 0.95
         Share of the resamples inside the percentile interval.
     random_state : int, default 0
@@ -193,7 +212,9 @@ def compare(
     -------
     DataFrame
         Columns ``metric, horizon, model, reference, value, reference_value, difference, lower, upper``. An interval
-        that excludes 0 tells the two models apart on this cohort.
+        that excludes 0 tells the two models apart on this cohort. Metrics with a null (ICI, E50, E90, DDC) have none: a
+        small cohort adds more to a small distance than to a large one, so that intervals of their differences miss the
+        truth far too often. Compare the models' p-values, intercepts and slopes instead.
     """
     if len(curves) < 2:
         raise ValueError(f"compare needs the curves of at least two models by name; got {list(curves)}.")
@@ -203,21 +224,25 @@ def compare(
     if base not in curves:
         raise ValueError(f"reference is {base!r}, which is none of {list(curves)}.")
     chosen = choose_metrics(metrics, convention)
+    _check_source(weights_from, y_train)
     follow_up = resolve_follow_up(censoring if convention == "default" else "marginal", X, y, list(curves.values()))
     point: dict[str, Values] = {}
     draws: dict[str, Values] = {}
     for name, predicted in curves.items():
         outcome, own, _ = counted(y, predicted, None)
-        prepared = PreparedMetrics(chosen, Setting(outcome, own, y_train, convention, follow_up, horizons))
+        setting = Setting(outcome, own, y_train, convention, follow_up, horizons, weights_from)
+        prepared = PreparedMetrics(chosen, setting)
         point[name] = prepared.once(None)
-        draws[name] = prepared.drawn(n_bootstrap, random_state)  # the same seed: the same patients
+        names = [metric.name for metric in chosen if not metric.null]
+        draws[name] = prepared.drawn(n_bootstrap, random_state, names) if names else {}  # the same seed: same patients
     rows = []
     for key, own_reference in point[base].items():
         for name in curves:
             if name == base or key not in point[name]:  # left out with a warning where it is undefined
                 continue
-            gap = draws[name][key] - draws[base][key]
-            lower, upper = percentile_interval(gap, confidence, key[0])
+            lower, upper = np.nan, np.nan
+            if key in draws[name]:
+                lower, upper = percentile_interval(draws[name][key] - draws[base][key], confidence, key[0])
             rows.append(
                 {
                     "metric": key[0],
@@ -234,9 +259,7 @@ def compare(
     return pd.DataFrame(rows)
 
 
-def measure(
-    y: Any, curves: Any, metrics: Iterable[Metric], y_train: Any | None = None, censoring: Censoring = "marginal"
-) -> dict[str, float]:
+def measure(y: Any, curves: Any, metrics: Iterable[Metric], censoring: Censoring = "marginal") -> dict[str, float]:
     """Return metrics without horizons, in the default convention, and nothing beside them.
 
     Parameters
@@ -247,8 +270,6 @@ def measure(
         Their predicted curves.
     metrics : iterable of Metric
         The records of the metrics.
-    y_train : outcome, optional
-        Outcome of the training part; gives the censoring weights where these are the same for all.
     censoring : {"marginal"} or FollowUp, default "marginal"
         See :func:`evaluate`.
 
@@ -258,7 +279,7 @@ def measure(
         The value of each metric by its name.
     """
     outcome, predicted, _ = counted(y, curves, None)
-    setting = Setting(outcome, predicted, y_train, follow_up=resolve_follow_up(censoring, None, outcome, [predicted]))
+    setting = Setting(outcome, predicted, follow_up=resolve_follow_up(censoring, None, outcome, [predicted]))
     return {name: float(value[0]) for (name, _), value in PreparedMetrics(metrics, setting).once(None).items()}
 
 

@@ -94,7 +94,7 @@ class _InverseCurves:
         self.end = float(self.knots[-1])
 
     def __call__(self, level: FloatArray) -> FloatArray:
-        from dcsurv.metrics._kernels import first_at_or_below
+        from dcsurv.metrics._calibration_kernels import first_at_or_below
 
         hit = np.empty(len(level), dtype=np.int64)
         first_at_or_below(self.table, level, hit)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention
-from dcsurv.metrics.censoring import CensoringEstimate, CensoringModel, keep_usable
+from dcsurv.metrics.censoring import CensoringEstimate, CensoringModel, WeightsFrom, keep_usable
 from dcsurv.metrics.inputs import SortedCohort, check_times, default_horizons, paper_nodes
 from dcsurv.target import FloatArray
 
@@ -29,13 +29,15 @@ class Setting:
     curves : SurvivalCurves
         Their predicted curves, in the same order.
     y_train : outcome or None, default None
-        Outcome of the training part.
+        Outcome of the training part; the paper's convention projects curves on its times.
     convention : {"default", "paper"}, default "default"
         How the metrics are to be computed.
     follow_up : FollowUp or None, default None
         Groups within which censoring is estimated; None: one censoring curve for all.
     asked : array-like of float or None, default None
         Horizons that were asked for; None: the quartiles of the event times.
+    weights_from : {"test", "train"}, default "test"
+        Whose one censoring curve weighs the patients where these have no groups: their own, or that of ``y_train``.
     drawn_from : Setting or None, default None
         The setting of the patients' own outcome, if ``y`` was drawn from the curves; see :meth:`redrawn`.
     of_curves : dict, default {}
@@ -61,6 +63,7 @@ class Setting:
     convention: Convention = "default"
     follow_up: FollowUp | None = None
     asked: npt.ArrayLike | None = None
+    weights_from: WeightsFrom = "test"
     drawn_from: Setting | None = field(default=None, repr=False)
     of_curves: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -98,9 +101,8 @@ class Setting:
     @cached_property
     def censoring(self) -> CensoringModel:
         """The censoring weights of the sorted patients."""
-        return CensoringModel(
-            self.cohort, None if self.paper else self.y_train, "at" if self.paper else "before", self.follow_up
-        )
+        trained = self.y_train if self.weights_from == "train" and not self.paper else None
+        return CensoringModel(self.cohort, trained, "at" if self.paper else "before", self.follow_up)
 
     @cached_property
     def horizons(self) -> FloatArray:
@@ -122,7 +124,7 @@ class Weighting:
     weight : array of float
         The weights, (B, n), the patients sorted by time as in ``setting.cohort``.
     resampled : bool
-        Whether weights count how often a patient was drawn; who was drawn twice then meets a copy.
+        Whether weights count how often a patient was drawn.
     kept : dict, default {}
         What several metrics share.
 

@@ -18,6 +18,7 @@ from dcsurv.models.network import NetworkEstimator
 from dcsurv.models.paper import paper_settings
 from dcsurv.models.spline_aft import SplineAFT
 from dcsurv.models.spline_cox import SplineCox
+from dcsurv.models.time_bounds import TimeInterval
 
 __all__ = [
     "DCS",
@@ -37,5 +38,6 @@ __all__ = [
     "SplineCox",
     "SurvivalEstimator",
     "SurvivalModel",
+    "TimeInterval",
     "paper_settings",
 ]

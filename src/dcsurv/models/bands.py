@@ -1,15 +1,25 @@
-"""Bands around survival curves, from the spread of several models."""
+"""Bands around survival curves: how far the truth may lie from what was predicted."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+from scipy.stats import t as student
 
-from dcsurv.target import FloatArray
+from dcsurv.curves import SurvivalCurves
+from dcsurv.nonparametric import kaplan_meier
+from dcsurv.target import FloatArray, Outcome
 
 # Survival this close to 0 or 1 counts as this on the complementary log-log scale.
 _EDGE = 1e-12
+_QUANTILES = 40
+# A reach beyond this on the log scale is all the same: survival from 0 to 1.
+_MOST = 50.0
 
 
 class Band(NamedTuple):
@@ -43,14 +53,118 @@ class Band(NamedTuple):
     upper: FloatArray
 
 
-def band_around(times: FloatArray, survival: FloatArray, reach: FloatArray) -> Band:
-    """Return the band around survival, (n, T), that reaches so far to both sides on the scale log(-log S), (n, T)."""
-    certain = (survival <= 0) | (survival >= 1)
-    middle = log_hazard(survival)
-    lower, upper = (
-        np.minimum.accumulate(np.where(certain, survival, np.exp(-np.exp(middle + sign * reach))), axis=1)
-        for sign in (1, -1)
-    )
+@dataclass(frozen=True)
+class Backing:
+    """How many patients stand behind the risk by each time: events so far, divided by the share who had one.
+
+    Without censoring all patients; with it, as many as would have told as much had nobody been censored.
+
+    Parameters
+    ----------
+    times : array of shape (m,)
+        The first event time and ascending quantiles of all.
+    patients : array of shape (m,)
+        How many at each of them; between them the number runs linearly, outside it is held.
+    """
+
+    times: FloatArray
+    patients: FloatArray
+
+    @classmethod
+    def of(cls, y: Outcome, weight: FloatArray | None = None) -> Backing:
+        """Count in a cohort with at least one event that counts."""
+        counted = np.ones(len(y), dtype=bool) if weight is None else weight > 0
+        events = np.sort(y["time"][y["event"] & counted])
+        times = np.unique(np.quantile(events, np.arange(_QUANTILES + 1) / _QUANTILES, method="higher"))
+        risk = 1.0 - kaplan_meier(y, sample_weight=weight)(times)
+        patients = np.searchsorted(events, times, side="right") / np.maximum(risk, 1.0 / len(y))
+        return cls(times, np.minimum(patients, float(len(y))))
+
+    @classmethod
+    def unknown(cls, patients: int) -> Backing:
+        """Return what a file without these numbers allows to say: all patients, at all times."""
+        return cls(np.zeros(1), np.full(1, float(max(patients, 1))))
+
+    def __call__(self, times: FloatArray) -> FloatArray:
+        """Return how many stand behind each time."""
+        return np.interp(times, self.times, self.patients)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return plain numbers for a file."""
+        return {"times": self.times.tolist(), "patients": self.patients.tolist()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Backing:
+        """Rebuild from a file."""
+        times, patients = (np.asarray(state[name], dtype=np.float64) for name in ("times", "patients"))
+        sound = times.ndim == 1 and len(times) and times.shape == patients.shape and np.isfinite(times).all()
+        if not sound or (np.diff(times) <= 0).any() or not ((patients > 0) & (patients < np.inf)).all():
+            raise ValueError("the patients behind a band need ascending times and positive numbers.")
+        return cls(times, patients)
+
+
+class BandSources(NamedTuple):
+    """What bands are made from.
+
+    Attributes
+    ----------
+    replicates : list of SurvivalCurves
+        The same patients' curves by models that were fitted to other patients of the same kind.
+    factor : float
+        What their variance is multiplied by: (K - 1)² / K for K models that each left out a fold, 1 for resamples.
+    families : list of tuple of (float, SurvivalCurves)
+        Shares and curves of the kinds of models that were averaged.
+    fitted_on : list of tuple of (float, Backing)
+        How many numbers were learnt for each time, and from how many patients.
+    """
+
+    replicates: Sequence[SurvivalCurves]
+    factor: float
+    families: Sequence[tuple[float, SurvivalCurves]]
+    fitted_on: Sequence[tuple[float, Backing]]
+
+    def relative_reach(self, times: FloatArray, level: float) -> FloatArray:
+        """Return how far a band of a level reaches on the scale log(-log S) for what varies by patient, (n, T)."""
+        each = np.stack([log_hazard(curves.evaluate(times)) for curves in self.replicates])
+        variance = student.ppf((1 + level) / 2, len(each) - 1) ** 2 * self.factor * each.var(axis=0, ddof=1)
+        if len(self.families) > 1:
+            shares = np.array([share for share, _ in self.families])
+            kinds = np.stack([log_hazard(curves.evaluate(times)) for _, curves in self.families])
+            between = np.average((kinds - np.average(kinds, axis=0, weights=shares)) ** 2, axis=0, weights=shares)
+            variance += norm.ppf((1 + level) / 2) ** 2 * between
+        out: FloatArray = np.sqrt(variance)
+        return out
+
+    def absolute_reach(self, times: FloatArray, level: float) -> FloatArray:
+        """Return how far it reaches on the scale sqrt(-log S) for the number of patients at all, (T,)."""
+        variance = np.add.reduce([numbers / (4 * backing(times)) for numbers, backing in self.fitted_on])
+        # Before the first event is seen, hazards are taken to be what they are there, so that S(0) is certain.
+        first = min(float(backing.times[0]) for _, backing in self.fitted_on)
+        begun = np.sqrt(np.clip(times / first, 0.0, 1.0)) if first > 0 else 1.0 * (times > 0)
+        out: FloatArray = norm.ppf((1 + level) / 2) * begun * np.sqrt(variance)
+        return out
+
+
+def band_around(
+    times: FloatArray, survival: FloatArray, relative: FloatArray, absolute: npt.NDArray[np.floating]
+) -> Band:
+    """Return the band around survival, (n, T).
+
+    On the scale sqrt(-log S) each end is as far away as the root of the summed squares of what both reaches make
+    alone: a count of events has about the same standard deviation there, however few are expected.
+
+    Parameters
+    ----------
+    relative
+        Reach on the scale log(-log S), (n, T).
+    absolute
+        Reach on the scale sqrt(-log S), (T,).
+    """
+    root = np.sqrt(-np.log(np.clip(survival, _EDGE, 1.0)))
+    down = np.hypot(-root * np.expm1(-relative / 2), absolute)
+    up = np.hypot(root * np.expm1(np.minimum(relative, _MOST) / 2), absolute)
+    ends = np.exp(-((root + up) ** 2)), np.exp(-(np.maximum(root - down, 0.0) ** 2))
+    lower, upper = (np.minimum.accumulate(end, axis=1) for end in ends)
     return Band(times, np.minimum(lower, survival), survival, np.maximum(upper, survival))
 
 

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy.stats import norm
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.follow_up import FollowUp
-from dcsurv.models.bands import Band, band_around, log_hazard
-from dcsurv.models.curve_parts import CurveParts
+from dcsurv.models.bands import Band, BandSources, band_around
+from dcsurv.models.curve_model import CurveModel
+from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
+from dcsurv.models.time_bounds import TimeBounds, TimeInterval
 from dcsurv.persistence import Arrays, Header, save
-from dcsurv.target import FloatArray
-
-Features: TypeAlias = npt.NDArray[np.float32]
-
-# Chunks of prediction are cut so that a chunk's intermediate results hold about this many numbers (64 MB).
-_CHUNK_NUMBERS = 16_000_000
+from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, check_sample_weight
 
 
-class SurvivalModel(BaseEstimator):  # type: ignore[misc]
+class SurvivalModel(CurveModel):
     """Base of all models: a scikit-learn estimator whose predictions are survival curves.
 
     Attributes
@@ -49,66 +40,15 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    follow_up_: FollowUp | None
-    preprocessor_: Any
-    n_features_in_: int
     training_summary_: dict[str, Any]
+    # How curves meet patients that the model was not trained on, if it has seen any; see predict_interval.
+    time_bounds_: TimeBounds | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         document_parameters(cls)
 
     # --- what a model adds --------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def nodes(self) -> FloatArray:
-        """The times at which the model itself predicts, strictly ascending."""
-
-    @abstractmethod
-    def check_features(self, X: Any) -> Any:
-        """Return the features of a fitted model, found by name in a DataFrame, checked and not yet encoded.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like
-            Features.
-
-        Returns
-        -------
-        DataFrame or array
-            The columns that the model was fitted with.
-        """
-
-    @abstractmethod
-    def encode(self, features: Any) -> Features:
-        """Return checked features as the numbers that the model computes with.
-
-        Parameters
-        ----------
-        features : DataFrame or array
-            What :meth:`check_features` returned, or some rows of it.
-
-        Returns
-        -------
-        array of shape (n, columns)
-            Of single precision.
-        """
-
-    @abstractmethod
-    def curve_parts(self, prepared: Features) -> CurveParts:
-        """Return what the curves of a chunk of patients are made of.
-
-        Parameters
-        ----------
-        prepared : array of shape (n, columns)
-            Prepared features.
-
-        Returns
-        -------
-        CurveParts
-            Nodes, survival and how to read it.
-        """
 
     @abstractmethod
     def to_saved(self) -> tuple[Header, Arrays]:
@@ -122,39 +62,28 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
             Arrays by name.
         """
 
-    def numbers_per_row(self) -> int:
-        """Return how many numbers a prediction holds in memory for each patient."""
-        return 4 * len(self.nodes)
-
-    def member_curves(self, prepared: Features) -> Iterator[SurvivalCurves]:
-        """Yield the curves of each member, if there are several; see :meth:`predict_band`.
+    def band_sources(self, prepared: Features) -> BandSources:
+        """Return what the bands of a chunk of patients are made from, if :attr:`has_band`.
 
         Parameters
         ----------
         prepared : array of shape (n, columns)
             Prepared features.
 
-        Yields
-        ------
-        SurvivalCurves
-            Those of one member.
+        Returns
+        -------
+        BandSources
+            Curves that differ by what they were fitted to.
         """
-        return iter(())
+        raise ValueError(
+            f"{type(self).__name__} is one model, and a band needs the spread of several. Fit an ensemble: "
+            "dcsurv.CalibratedEnsemble()."
+        )
 
     @property
     def has_band(self) -> bool:
         """Whether :meth:`predict_band` can be asked."""
         return False
-
-    def band_reach(self, level: float) -> float:
-        """Return how many standard deviations of the members a band of a level reaches: the normal quantile.
-
-        Parameters
-        ----------
-        level : float
-            Share that the band is to hold.
-        """
-        return float(norm.ppf((1 + level) / 2))
 
     @property
     def display_name(self) -> str:
@@ -181,144 +110,17 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         """
         return None
 
-    # --- predicting ---------------------------------------------------------------------------------------
-
-    def prepare(self, X: Any) -> Features:
-        """Return the features as the numbers that the model computes with, (n, columns after preprocessing).
-
-        Parameters
-        ----------
-        X : DataFrame or array-like
-            Features; in a DataFrame columns are found by name, in any order.
-
-        Returns
-        -------
-        array of shape (n, columns)
-            Of single precision.
-        """
-        check_is_fitted(self)
-        return self.encode(self.check_features(X))
-
-    def curves_of(self, prepared: Features) -> SurvivalCurves:
-        """Return the curves of patients whose features are prepared; see :meth:`prepare`.
-
-        Parameters
-        ----------
-        prepared : array of shape (n, columns)
-            Prepared features.
-
-        Returns
-        -------
-        SurvivalCurves
-            One curve per patient.
-        """
-        return self.curve_parts(prepared).curves()
-
-    def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
-        """Predict survival curves.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like
-            Features. In a DataFrame columns are found by name, in any order; others are not used, with a warning.
-        times : array-like or None, default None
-            Strictly ascending times to predict for; None: the model's own nodes. Beyond the last node curves are held
-            constant, with a warning.
-
-        Returns
-        -------
-        SurvivalCurves
-            One curve per patient, with the index of ``X`` if that is a DataFrame. ``curves.values`` or
-            ``np.asarray(curves)`` is the plain array that scikit-survival returns with ``return_array=True``;
-            ``curves[i]`` is one patient's function.
-        """
-        check_is_fitted(self)
-        followed: list[FloatArray] = []
-        first: list[CurveParts] = []
-
-        def survival(chunk: Features) -> npt.NDArray[Any]:
-            followed.append(self._followed_to(chunk))
-            parts = self.curve_parts(chunk)
-            if times is not None:
-                curves = parts.curves().project(times)
-                parts = CurveParts(curves.times, curves.values, parts.interpolation)
-            first[:] = first or [parts._replace(survival=parts.survival[:0])]
-            return parts.survival
-
-        values = self._in_chunks(X, survival)
-        curves = SurvivalCurves(
-            first[0].times,
-            values,
-            interpolation=first[0].interpolation,
-            transform=first[0].transform,
-            followed_to=np.concatenate(followed),
-            index=X.index if isinstance(X, pd.DataFrame) else None,
-        )
-        if times is not None and curves.times[-1] > self.nodes[-1]:
-            warnings.warn(
-                f"survival was asked for at {curves.times[-1]:g}, beyond the last node {self.nodes[-1]:g} of the "
-                "model; the curves are held constant there.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return curves
-
-    def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
-        """Predict the cumulative hazard, -log S.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like
-            Features, as in :meth:`predict_survival_function`.
-        times : array-like or None, default None
-            Strictly ascending times to predict for; None: the model's own nodes.
-
-        Returns
-        -------
-        array of shape (n, T)
-            One row per patient.
-        """
-        curves = self.predict_survival_function(X, times)
-        return curves.cumulative_hazard(curves.times)
-
-    def predict(self, X: Any) -> FloatArray:
-        """Predict a risk score: minus the mean survival time up to the last node.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like
-            Features, as in :meth:`predict_survival_function`.
-
-        Returns
-        -------
-        array of shape (n,)
-            Higher is worse.
-        """
-        return self._in_chunks(X, lambda chunk: -self.curves_of(chunk).rmst())
-
-    def predict_followed_to(self, X: Any) -> FloatArray:
-        """Return until when training patients with such features were followed; see :class:`FollowUp`.
-
-        What a curve says about later times was learnt from patients with other features. NaN for a model from a file of
-        version 0.1, which does not know.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like
-            Features, as in :meth:`predict_survival_function`.
-
-        Returns
-        -------
-        array of shape (n,)
-            Times.
-        """
-        return self._in_chunks(X, self._followed_to)
-
     def predict_band(self, X: Any, times: npt.ArrayLike | None = None, *, level: float = 0.9) -> Band:
-        r"""Predict survival with a band from the spread of the members.
+        r"""Predict survival with a confidence band for the true S(t | x), time by time.
 
-        On the scale :math:`\log(-\log S)` the band is :math:`\pm z` standard deviations of the members' networks, each
-        recalibrated as the whole is, around the whole; z is the normal quantile of ``level``.
+        With :math:`H = -\log S`, the two ends at each time are
+
+        .. math:: \sqrt{H_\pm} = \sqrt{H} \pm \sqrt{\left(\sqrt{H}\,(e^{\pm r / 2} - 1)\right)^2
+            + \frac{z^2 c}{4 n(t)}}, \qquad r^2 = t_{K-1}^2 \frac{(K-1)^2}{K} s^2 + z^2 v,
+
+        s² the variance of log H over the K models that each left out one fold (the grouped jackknife), v that between
+        the families, n(t) the patients behind the risk by t, z and t quantiles of the normal and of Student's
+        distribution.
 
         Parameters
         ----------
@@ -327,7 +129,7 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         times : array-like or None, default None
             Strictly ascending times; None: the nodes of the curves.
         level : float, default 0.9
-            Share of networks that the band would hold if they were many and normal on that scale.
+            How often, over cohorts and patients, the band is to hold the true survival at a time.
 
         Returns
         -------
@@ -336,17 +138,117 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
 
         Notes
         -----
-        The band shows how far away another training run on such data may end. It is not a confidence interval of the
-        true curve: it does not show what all members get wrong.
+        The band is about the probability S(t | x) of patients with such features, not about when one of them has the
+        event: that is :meth:`predict_interval`. It holds at each time, not for the whole curve at once. The number c
+        was chosen in simulations; docs/results/bands has how often the truth was held in others. No band knows of
+        patients unlike those of the cohort, or of features that were not measured.
         """
         if not 0 < level < 1:
             raise ValueError(f"level is {level}, but a share between 0 and 1 is expected, such as 0.9.")
         center = self.predict_survival_function(X, times)
-        if not self.has_band:
-            raise ValueError("this model has one member, and a band needs the spread of several. Fit an ensemble.")
         nodes = center.times
-        each = self._in_chunks(X, lambda chunk: self._spread(chunk, nodes))
-        return band_around(nodes, center.values, self.band_reach(level) * each)
+        absolute: list[FloatArray] = []
+
+        def relative(chunk: Features) -> FloatArray:
+            sources = self.band_sources(chunk)
+            absolute[:] = [sources.absolute_reach(nodes, level)]
+            return sources.relative_reach(nodes, level)
+
+        return band_around(nodes, center.values, self._in_chunks(X, relative), absolute[0])
+
+    def predict_interval(
+        self, X: Any, confidence: float = 0.9, *, side: Literal["lower", "both"] = "lower"
+    ) -> TimeInterval:
+        """Predict a time that the patient outlives with a confidence, or two times that hold the event between them.
+
+        Unlike a quantile of the curve, the bound is corrected by how often patients whom the model was not trained on
+        had the event before it (conformal risk control, with censoring weights): those left out of each fold of an
+        ensemble, those of a recalibration, or those of :meth:`calibrate_interval`.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+        confidence : float, default 0.9
+            Share of patients, averaged over cohorts and patients, whose event lies inside.
+        side : {"lower", "both"}, default "lower"
+            ``"lower"``: a lower bound only. ``"both"``: half of the rest on either side; an upper bound is infinite
+            where patients were not followed long enough to give one.
+
+        Returns
+        -------
+        TimeInterval
+            The bounds; ``lower`` never lies beyond the time by which fewer than a fifth of such patients were followed.
+
+        Notes
+        -----
+        With patients whom the model never saw, drawn as the new ones are, and known probabilities of being followed,
+        the confidence holds in any finite sample. Here the probabilities are estimated, and in an ensemble each curve
+        is averaged over all folds while those that are compared leave one out, and the maps saw them: it holds about,
+        as the simulations of docs/results/bands show. It holds for patients on average, not for each kind of them.
+        """
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence is {confidence}, but a share between 0 and 1 is expected, such as 0.9.")
+        if side not in ("lower", "both"):
+            raise ValueError(f"side is {side!r}, but 'lower' or 'both' is expected.")
+        check_is_fitted(self)
+        bounds = self.time_bounds_
+        if bounds is None:
+            raise ValueError(
+                f"this {type(self).__name__} has not seen how its curves meet patients that it was not trained on. "
+                "Show it some, model.calibrate_interval(X, y), or fit a CalibratedEnsemble, which leaves out its own."
+            )
+
+        def ends(chunk: Features) -> FloatArray:
+            found = bounds.interval(self.curves_of(chunk), self.groups_of(chunk), 1 - confidence, both=side == "both")
+            return np.stack(found, axis=1)
+
+        lower, upper = self._in_chunks(X, ends).T
+        return TimeInterval(lower, upper)
+
+    def calibrate_interval(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Learn the bounds of :meth:`predict_interval` from patients whom the model was not trained on.
+
+        The curves stay as they are. A file keeps 199 levels of survival for either side, and no patients.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+        y : outcome
+            Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
+        sample_weight : array-like or None, default None
+            One non-negative weight per patient.
+
+        Returns
+        -------
+        SurvivalModel
+            The model itself.
+        """
+        curves = self.predict_survival_function(X)
+        outcome = check_outcome(y, n_rows=len(curves), min_events=1)
+        weight = None if sample_weight is None else check_sample_weight(sample_weight, len(outcome))
+        self.time_bounds_ = self.bounds_from(outcome, curves, self._in_chunks(X, self.groups_of), weight)
+        return self
+
+    def bounds_from(
+        self, y: Outcome, curves: SurvivalCurves, groups: IntArray, weight: FloatArray | None
+    ) -> TimeBounds:
+        """Return bounds of times from curves of patients whom the model was not trained on.
+
+        Parameters
+        ----------
+        y : structured array
+            Checked outcomes.
+        curves : SurvivalCurves
+            One per patient.
+        groups : array of int
+            Which patients were followed alike.
+        weight : array or None
+            One weight per patient.
+        """
+        n_groups = 1 if self.follow_up_ is None else len(self.follow_up_.followed_until)
+        return TimeBounds.fit(y, curves.at_own(y["time"]), groups, n_groups, weight)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the time-dependent concordance index C-td of the curves predicted for X.
@@ -381,26 +283,3 @@ class SurvivalModel(BaseEstimator):  # type: ignore[misc]
         header, arrays = self.to_saved()
         card = getattr(self, "card_", None)
         save(path, type(self).__name__, header if card is None else {**header, "card": card}, arrays)
-
-    def _followed_to(self, X: Features) -> FloatArray:
-        return np.full(len(X), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(X)
-
-    def _spread(self, X: Features, times: FloatArray) -> FloatArray:
-        """Return the standard deviation over the members of log(-log S), (n, T)."""
-        each = [log_hazard(curves.evaluate(times)) for curves in self.member_curves(X)]
-        return np.asarray(np.std(each, axis=0, ddof=1))
-
-    def _in_chunks(self, X: Any, predict: Callable[[Features], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Check features and predict from them, preprocessed, in chunks that keep memory small."""
-        check_is_fitted(self)
-        features = self.check_features(X)
-        by_row = features.iloc if isinstance(features, pd.DataFrame) else features
-        size = max(1, _CHUNK_NUMBERS // self.numbers_per_row())
-        out = None
-        for start in range(0, len(features), size):
-            part = predict(self.encode(by_row[start : start + size]))
-            if out is None:
-                out = np.empty((len(features), *part.shape[1:]), dtype=part.dtype)
-            out[start : start + size] = part
-        assert out is not None  # check_features refuses an empty X
-        return out

@@ -24,6 +24,7 @@ from dcsurv.models.base import Features, SurvivalModel
 from dcsurv.models.columns import with_columns
 from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.ranges import Range
+from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, ModelFileError
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, Outcome, check_outcome, check_sample_weight
@@ -180,7 +181,9 @@ class SurvivalEstimator(SurvivalModel):
         self.follow_up_ = follow_up.take(np.zeros(0, dtype=np.int64))
         return self
 
-    def fit_member(self, X: Features, y: Outcome, weight: FloatArray | None = None) -> Self:
+    def fit_member(
+        self, X: Features, y: Outcome, weight: FloatArray | None = None, follow_up: FollowUp | None = None
+    ) -> Self:
         """Fit to checked and prepared data as a part of another model, which knows preprocessing and follow-up.
 
         Parameters
@@ -191,12 +194,15 @@ class SurvivalEstimator(SurvivalModel):
             Checked outcomes.
         weight : array or None, default None
             One weight per patient.
+        follow_up : FollowUp or None, default None
+            How long these patients could be followed, if it is to matter.
         """
         self._begin()
         self.n_features_in_ = X.shape[1]
         self.preprocessor_: Any = None
-        self.follow_up_ = None
+        self.follow_up_ = follow_up
         self._train(X, y, weight)
+        self.follow_up_ = None
         return self
 
     def fit_encoding(self, X: Any, y: Outcome) -> Features:
@@ -354,6 +360,7 @@ class SurvivalEstimator(SurvivalModel):
                 "interpolation": self.interpolation,
             },
             "versions": versions(),
+            "time_bounds": None if self.time_bounds_ is None else self.time_bounds_.get_state(),
             **header,
         }
         return document, arrays
@@ -396,6 +403,8 @@ class SurvivalEstimator(SurvivalModel):
         followed = header.get("follow_up")  # files of version 0.1 have none
         columns = model.n_features_in_ if state is None else len(model.preprocessor_.feature_of_each_column())
         model.follow_up_ = None if followed is None else FollowUp.from_state(followed, columns)
+        bounds = header.get("time_bounds")  # files before 0.2 have none
+        model.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds)
         model.fitted_parameters_ = model._parameter_texts()
         return model
 

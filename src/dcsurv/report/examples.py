@@ -58,9 +58,10 @@ def examples(study: Study, important: list[str]) -> Section:
         ],
     )
     section.convention(
-        "Bands: on the log(−log S) scale, normal quantile times the standard deviation of the recalibrated members. "
-        "They show how far another training run on such data may lie, not the uncertainty of the true curve: what "
-        "all members get wrong they do not show."
+        f"Bands: {_BAND:.0%} confidence bands of the survival probability of patients with such features, time by "
+        "time, from models that each left out a part of the patients, the differences between kinds of models and the "
+        "number of patients. They are not about when one patient has the event, and do not know of patients unlike "
+        "those of the cohort."
         if band is not None
         else "This model gives no bands; an ensemble (CalibratedEnsemble) does."
     )
@@ -112,8 +113,7 @@ def _picture(study: Study, curves: SurvivalCurves, labels: list[str], band: Band
         "examples",
         figure,
         f"Predicted survival curves; at the end of follow-up: {words}.",
-        "Predicted survival"
-        + (f" with bands ({_BAND:.0%}) from the spread of the ensemble’s members." if band is not None else "."),
+        "Predicted survival" + (f" with {_BAND:.0%} confidence bands." if band is not None else "."),
     )
 
 

@@ -25,7 +25,7 @@ _PER_GROUP, _MAX_GROUPS = 30, 10
 _FEW_EVENTS, _TOO_FEW = 20, 10
 _NULL = ("floor", "null_95", "p_value")
 # What the section of the horizons tells about by name.
-_AT_HORIZONS = ("E50", "E90", "ICI", "O/E")
+_AT_HORIZONS = ("Calibration intercept", "Calibration slope", "E50", "E90", "ICI", "O/E")
 
 
 def at_horizons(study: Study) -> Section:
@@ -48,7 +48,10 @@ def at_horizons(study: Study) -> Section:
         with section.folded("Median and 90th percentile of the distance"):
             _null_table(section, study, "Median (E50) and 90th percentile (E90) of the distance", ["e50", "e90"])
     section.convention(
-        "Predicted risk: mean of 1 − S(t|x). Observed risk: Kaplan-Meier. Curve: logistic regression of “event by "
+        "Predicted risk: mean of 1 − S(t|x). Observed risk: Kaplan-Meier within tenths of predicted risk, averaged. "
+        "Intercept and slope: of a weighted regression of “event by the horizon” on the complementary log-log of the "
+        "predicted risk, with that link, the intercept with slope 1: 0 and 1 are perfect; an intercept below 0 says "
+        "that risks are too high, a slope below 1 that they are too extreme. Curve: logistic regression of “event by "
         "the horizon” on a natural cubic spline (four knots) of the complementary log-log of the predicted risk, "
         f"weighted by the inverse probability of being observed. {study.weighted_by}ICI, E50, E90: mean, median and "
         "90th percentile of "
@@ -75,7 +78,10 @@ def _curves_at_horizons(section: Section, study: Study) -> list[_AtHorizon]:
     found: list[_AtHorizon] = []
     for t in study.horizons:
         with section.trying(f"Calibration at {study.when(t)}"):
-            result = calibration_at_horizon(study.y, study.curves, t, **study.weighting())
+            result = calibration_at_horizon(
+                study.y, study.curves, t, n_bootstrap=study.n_bootstrap, random_state=study.random_state,
+                **study.weighting(),
+            )  # fmt: skip
             events = int((study.y["event"] & (study.y["time"] <= t)).sum())
             if min(events, len(study.y) - events) < _TOO_FEW:
                 section.warn(
@@ -112,14 +118,17 @@ def _measured(section: Section, study: Study) -> dict[tuple[str, float], dict[st
 
 def _numbers(one: _AtHorizon, measured: dict[tuple[str, float], dict[str, Any]]) -> dict[str, Any]:
     c = one.result
-    ratio = measured.get(("O/E", c.horizon), {})
-    out = {
+    out: dict[str, Any] = {
         "horizon": c.horizon,
         "expected_risk": c.expected_risk,
         "observed_risk": c.observed_risk,
         "ratio": c.ratio,
-        "ratio_interval": (ratio["lower"], ratio["upper"]) if "lower" in ratio else None,
+        "intercept": c.intercept,
+        "slope": c.slope,
     }
+    for name, metric in (("ratio", "O/E"), ("intercept", "Calibration intercept"), ("slope", "Calibration slope")):
+        row = measured.get((metric, c.horizon), {})
+        out[f"{name}_interval"] = (row["lower"], row["upper"]) if "lower" in row else None
     curve: dict[str, Any] = {"ici": c.ici, "e50": c.e50, "e90": c.e90}
     for name in tuple(curve):
         row = measured.get((name.upper(), c.horizon), {})
@@ -130,13 +139,13 @@ def _numbers(one: _AtHorizon, measured: dict[tuple[str, float], dict[str, Any]])
 def _horizon_table(section: Section, study: Study) -> None:
     section.table(
         "Calibration at the horizons",
-        ["horizon", "predicted risk", "observed risk", "observed / expected (95% interval)"],
+        ["horizon", "predicted risk", "observed risk", "observed / expected (95% interval)", "intercept", "slope"],
         [
             [
                 study.when(c["horizon"]),
                 percent(c["expected_risk"]),
                 percent(c["observed_risk"]),
-                _within(c["ratio"], c["ratio_interval"], 2),
+                *(_within(c[name], c[f"{name}_interval"], 2) for name in ("ratio", "intercept", "slope")),
             ]
             for c in section.numbers["horizons"]
         ],
@@ -251,15 +260,24 @@ def _picture(study: Study, result: HorizonCalibration, k: int) -> Picture:
     t = result.horizon
     risk = 1.0 - study.curves.evaluate(np.array([t]))[:, 0]
     groups = _groups(study, risk, t)
+    reference = None
+    if study.reference_curves is not None:
+        other = calibration_at_horizon(study.y, study.reference_curves, t, **study.weighting())
+        reference = (study.reference_name, other.predicted, other.observed)
     figure = draw.calibration_curve(
-        result.predicted, result.observed, risks=risk, groups=groups, label=f"by {study.when(t, brief=True)}"
-    )
+        result.predicted, result.observed, risks=risk, groups=groups, label=f"by {study.when(t, brief=True)}",
+        band=None if result.lower is None or result.upper is None else (result.lower, result.upper),
+        reference=reference,
+    )  # fmt: skip
     return Picture(
         f"calibration-{k}",
         figure,
         f"Calibration plot at {study.when(t)}: mean predicted risk {percent(result.expected_risk)}, observed "
         f"{percent(result.observed_risk)}, mean distance from the diagonal {number(result.ici)}.",
-        f"Risk of the event by {study.when(t)}: observed against predicted.",
+        f"Risk of the event by {study.when(t)}: observed against predicted."
+        + (
+            " The shaded band is the 95% bootstrap interval at each predicted risk." if result.lower is not None else ""
+        ),
     )
 
 

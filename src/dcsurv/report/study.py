@@ -49,7 +49,6 @@ class Study:
     y: Outcome
     X_train: pd.DataFrame | None
     y_train: Outcome | None
-    weigh_by: Outcome | None  # whose one censoring curve the metrics weigh by; None: that of the patients in y
     follow_up: FollowUp  # what predicts censoring among these patients, features or predicted risk: weights follow it
     reference: Any
     unit: str | None
@@ -99,8 +98,8 @@ class Study:
     def weighting(self, rows: IntArray | None = None) -> dict[str, Any]:
         """Return how metrics weigh the patients, or some of them, against censoring."""
         if not self.follow_up.depends:
-            return {"y_train": self.weigh_by, "censoring": "marginal"}
-        return {"y_train": self.weigh_by, "censoring": self.follow_up if rows is None else self.follow_up.take(rows)}
+            return {"censoring": "marginal"}
+        return {"censoring": self.follow_up if rows is None else self.follow_up.take(rows)}
 
     @property
     def weighted_by(self) -> str:
@@ -115,8 +114,7 @@ class Study:
                 f"G, the chance of not being censored, is estimated given {given}; patients count at times that at "
                 "least 5% of their group could reach, and at all times if four fifths of it had had the event before. "
             )
-        whose = "training" if self.weigh_by is not None else "same"
-        return f"G, the censoring curve, comes from the {whose} patients. "
+        return "G, the censoring curve, comes from the same patients. "
 
     @property
     def middle_horizon(self) -> float | None:
@@ -154,7 +152,6 @@ def make_study(
     reference: Any,
     horizons: npt.ArrayLike | None,
     unit: str | None,
-    same_cohort: bool,
     **more: Any,
 ) -> Study:
     """Check what was passed and predict for the held-out patients."""
@@ -191,7 +188,6 @@ def make_study(
         y=outcome,
         X_train=train_frame,
         y_train=train,
-        weigh_by=train if same_cohort else None,
         follow_up=study_censoring(outcome, [curves], frame),
         reference=reference,
         unit=unit or getattr(model, "time_unit", None),

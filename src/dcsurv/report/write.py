@@ -96,7 +96,6 @@ def write_report(
     file_holds: str | None = None,
     validation: Mapping[str, Any] | None = None,
     seen: bool = False,
-    same_cohort: bool = True,
     n_bootstrap: int = 200,
     random_state: int = 0,
     progress: Progress | None = None,
@@ -146,9 +145,6 @@ def write_report(
         reference; without it the page does not give one.
     seen : bool, default False
         Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
-    same_cohort : bool, default True
-        Whether ``X`` and ``X_train`` are parts of one cohort, so that the training patients, who are more, show best
-        who is censored when. Otherwise, as with patients of another hospital, the censoring weights come from ``y``.
     n_bootstrap : int, default 200
         Resamples behind the intervals; 0 leaves them out.
     random_state : int, default 0
@@ -193,7 +189,6 @@ def write_report(
         reference=reference,
         horizons=horizons,
         unit=unit,
-        same_cohort=same_cohort,
         n_bootstrap=int(n_bootstrap),
         random_state=random_state,
         subgroups=subgroups,

@@ -166,7 +166,7 @@ def scores_of(curves: SurvivalCurves, cohort: NeutralCohort, fold: int) -> dict[
     follow_up = study_follow_up(cohort.X.iloc[test], y)  # the same for all learners
     for metric in OWN_METRICS:
         try:
-            table = evaluate(y, curves, y_train, censoring=follow_up, metrics=[metric])
+            table = evaluate(y, curves, censoring=follow_up, metrics=[metric], n_null=0)
             value = float(table.loc[table["metric"] == metric, "value"].iloc[0])
             out[metric] = value if np.isfinite(value) else None
         except ValueError:  # too few patients for it

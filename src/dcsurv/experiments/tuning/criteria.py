@@ -90,10 +90,10 @@ class Criterion:
             return ("maximize",)
         return tuple("maximize" if metric.better == "higher" else "minimize" for metric in self._records)
 
-    def measure(self, y: Any, curves: Any, y_train: Any, follow_up: FollowUp) -> dict[str, float]:
+    def measure(self, y: Any, curves: Any, follow_up: FollowUp) -> dict[str, float]:
         """Return every metric of predicted curves; refuse what is not a number.
 
-        Censoring weights follow the features where these predict censoring; else they come from ``y_train``.
+        Censoring weights follow the features where these predict censoring; else they are the same for all.
 
         Parameters
         ----------
@@ -101,8 +101,6 @@ class Criterion:
             Outcome of the held-out patients.
         curves : SurvivalCurves
             Their predicted curves.
-        y_train : outcome
-            Outcome of the training rows of the fold.
         follow_up : FollowUp
             How long the held-out patients could be followed.
 
@@ -111,7 +109,7 @@ class Criterion:
         dict of str to float
             The value of each metric by its name.
         """
-        out = measure(y, curves, self._records, y_train, follow_up)
+        out = measure(y, curves, self._records, follow_up)
         for name, value in out.items():
             if not math.isfinite(value):
                 raise FloatingPointError(f"{name} of the held-out patients is {value}.")

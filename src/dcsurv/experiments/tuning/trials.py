@@ -140,7 +140,7 @@ class _Course:
             raise KeyboardInterrupt  # Ctrl-C ends a training, but here it must end the search
         criterion = self.evaluation.criterion
         curves = model.predict_survival_function(fold.X_held_out)
-        self.measured.append(criterion.measure(fold.y_held_out, curves, fold.y, fold.follow_up))
+        self.measured.append(criterion.measure(fold.y_held_out, curves, fold.follow_up))
         if len(self.measured) < len(self.evaluation.folds):
             self._reach(FOLD_STEP * len(self.measured), criterion.upward(criterion.objectives(self.measured)))
         self._check_time(0.0)
@@ -163,7 +163,7 @@ class _Course:
             train, held_out = (model.encode(model.check_features(X)) for X in (fold.X, fold.X_held_out))
             model.after_training(train, fold.y, None)
             criterion = self.evaluation.criterion
-            now = criterion.measure(fold.y_held_out, model.curves_of(held_out), fold.y, fold.follow_up)
+            now = criterion.measure(fold.y_held_out, model.curves_of(held_out), fold.follow_up)
             self._reach(epoch, criterion.upward(criterion.objectives([now])))
 
     def _reach(self, step: int, value: tuple[float, ...]) -> None:

@@ -1,0 +1,256 @@
+"""What predicts survival curves from features, patient by patient, in chunks that keep memory small."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dcsurv.curves import SurvivalCurves
+from dcsurv.follow_up import FollowUp
+from dcsurv.models.curve_parts import CurveParts
+from dcsurv.target import FloatArray, IntArray
+
+Features: TypeAlias = npt.NDArray[np.float32]
+
+# Chunks of prediction are cut so that a chunk's intermediate results hold about this many numbers (64 MB).
+_CHUNK_NUMBERS = 16_000_000
+
+
+class CurveModel(BaseEstimator):  # type: ignore[misc]
+    """A scikit-learn estimator whose predictions are survival curves."""
+
+    follow_up_: FollowUp | None
+    preprocessor_: Any
+    n_features_in_: int
+
+    # --- what a model adds --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def nodes(self) -> FloatArray:
+        """The times at which the model itself predicts, strictly ascending."""
+
+    @abstractmethod
+    def check_features(self, X: Any) -> Any:
+        """Return the features of a fitted model, found by name in a DataFrame, checked and not yet encoded.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features.
+
+        Returns
+        -------
+        DataFrame or array
+            The columns that the model was fitted with.
+        """
+
+    @abstractmethod
+    def encode(self, features: Any) -> Features:
+        """Return checked features as the numbers that the model computes with.
+
+        Parameters
+        ----------
+        features : DataFrame or array
+            What :meth:`check_features` returned, or some rows of it.
+
+        Returns
+        -------
+        array of shape (n, columns)
+            Of single precision.
+        """
+
+    @abstractmethod
+    def curve_parts(self, prepared: Features) -> CurveParts:
+        """Return what the curves of a chunk of patients are made of.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        CurveParts
+            Nodes, survival and how to read it.
+        """
+
+    def numbers_per_row(self) -> int:
+        """Return how many numbers a prediction holds in memory for each patient."""
+        return 4 * len(self.nodes)
+
+    # --- predicting ---------------------------------------------------------------------------------------
+
+    def prepare(self, X: Any) -> Features:
+        """Return the features as the numbers that the model computes with, (n, columns after preprocessing).
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features; in a DataFrame columns are found by name, in any order.
+
+        Returns
+        -------
+        array of shape (n, columns)
+            Of single precision.
+        """
+        check_is_fitted(self)
+        return self.encode(self.check_features(X))
+
+    def curves_of(self, prepared: Features) -> SurvivalCurves:
+        """Return the curves of patients whose features are prepared; see :meth:`prepare`.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        SurvivalCurves
+            One curve per patient.
+        """
+        return self.curve_parts(prepared).curves()
+
+    def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
+        """Predict survival curves.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features. In a DataFrame columns are found by name, in any order; others are not used, with a warning.
+        times : array-like or None, default None
+            Strictly ascending times to predict for; None: the model's own nodes. Beyond the last node curves are held
+            constant, with a warning.
+
+        Returns
+        -------
+        SurvivalCurves
+            One curve per patient, with the index of ``X`` if that is a DataFrame. ``curves.values`` or
+            ``np.asarray(curves)`` is the plain array that scikit-survival returns with ``return_array=True``;
+            ``curves[i]`` is one patient's function.
+        """
+        check_is_fitted(self)
+        followed: list[FloatArray] = []
+        first: list[CurveParts] = []
+
+        def survival(chunk: Features) -> npt.NDArray[Any]:
+            followed.append(self._followed_to(chunk))
+            parts = self.curve_parts(chunk)
+            if times is not None:
+                curves = parts.curves().project(times)
+                parts = CurveParts(curves.times, curves.values, parts.interpolation)
+            first[:] = first or [parts._replace(survival=parts.survival[:0])]
+            return parts.survival
+
+        values = self._in_chunks(X, survival)
+        curves = SurvivalCurves(
+            first[0].times,
+            values,
+            interpolation=first[0].interpolation,
+            transform=first[0].transform,
+            followed_to=np.concatenate(followed),
+            index=X.index if isinstance(X, pd.DataFrame) else None,
+        )
+        if times is not None and curves.times[-1] > self.nodes[-1]:
+            warnings.warn(
+                f"survival was asked for at {curves.times[-1]:g}, beyond the last node {self.nodes[-1]:g} of the "
+                "model; the curves are held constant there.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return curves
+
+    def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
+        """Predict the cumulative hazard, -log S.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+        times : array-like or None, default None
+            Strictly ascending times to predict for; None: the model's own nodes.
+
+        Returns
+        -------
+        array of shape (n, T)
+            One row per patient.
+        """
+        curves = self.predict_survival_function(X, times)
+        return curves.cumulative_hazard(curves.times)
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predict a risk score: minus the mean survival time up to the last node.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+
+        Returns
+        -------
+        array of shape (n,)
+            Higher is worse.
+        """
+        return self._in_chunks(X, lambda chunk: -self.curves_of(chunk).rmst())
+
+    def predict_followed_to(self, X: Any) -> FloatArray:
+        """Return until when training patients with such features were followed; see :class:`FollowUp`.
+
+        What a curve says about later times was learnt from patients with other features. NaN for a model from a file of
+        version 0.1, which does not know.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+
+        Returns
+        -------
+        array of shape (n,)
+            Times.
+        """
+        return self._in_chunks(X, self._followed_to)
+
+    def groups_of(self, prepared: Features) -> IntArray:
+        """Return in which group of alike follow-up each patient is.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        array of int
+            One group per patient; 0 for all where the features do not predict censoring.
+        """
+        if self.follow_up_ is None:
+            return np.zeros(len(prepared), dtype=np.int64)
+        return self.follow_up_.assign(prepared)
+
+    def _followed_to(self, X: Features) -> FloatArray:
+        return np.full(len(X), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(X)
+
+    def _in_chunks(self, X: Any, predict: Callable[[Features], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Check features and predict from them, preprocessed, in chunks that keep memory small."""
+        check_is_fitted(self)
+        features = self.check_features(X)
+        by_row = features.iloc if isinstance(features, pd.DataFrame) else features
+        size = max(1, _CHUNK_NUMBERS // self.numbers_per_row())
+        out = None
+        for start in range(0, len(features), size):
+            part = predict(self.encode(by_row[start : start + size]))
+            if out is None:
+                out = np.empty((len(features), *part.shape[1:]), dtype=part.dtype)
+            out[start : start + size] = part
+        assert out is not None  # check_features refuses an empty X
+        return out

@@ -398,7 +398,8 @@ def test_the_first_page_answers_what_a_reader_comes_with(report, page):
     assert f"{ranking['value']:.3f}" in text
     assert len(text.split()) < 350, "it is read in a minute"
     assert "by chance" in text
-    assert len(report.numbers["summary"]["trust"]["p"]) == 3  # two horizons and the whole distribution
+    # ICI and slope at two horizons, and the whole distribution.
+    assert len(report.numbers["summary"]["trust"]["p"]) == 5
 
 
 def test_the_page_claims_no_more_than_one_set_of_patients_tells(page):

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands small \
-	neutral datasets clean
+	validation neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -78,6 +78,10 @@ bands: $(VENV)/.development
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development
 	$(BIN)/python benchmarks/small.py
+
+# What `dcsurv validate` says where the truth is known; writes docs/results/validation.
+validation: $(VENV)/.development
+	$(BIN)/python benchmarks/validation.py
 
 # Our models on someone else's cohorts, folds and scores: `make neutral FOLDER=...`; writes docs/results/neutral.
 neutral: $(VENV)/.development

@@ -64,6 +64,10 @@ TESTED_AS: dict[str, str | None] = {
         "dcsurv fit patients.csv --time days --event died --unit days --settings settings.json -o tuned.safetensors "
         "--evaluate none --set max_epochs=2 --jobs 1"
     ),
+    "dcsurv validate patients.csv --time days --event died --unit days -o validation": (
+        "dcsurv validate patients.csv --time days --event died --unit days -o validation "
+        "--model spline-cox --resamples 2 --repeats 1 --folds 2 --jobs 1"
+    ),
     "dcsurv reproduce": None,  # with --quick in tests/test_reproduce.py
     "dcsurv reproduce --quick": None,  # tests/test_reproduce.py
     "dcsurv reproduce --protocol repeated": "dcsurv reproduce --protocol repeated --quick --splits 1 --workers 1",

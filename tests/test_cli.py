@@ -75,7 +75,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_help_tells_the_commands_and_the_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = run("--help").stdout
-    for name in ("demo", "check", "fit", "predict", "evaluate", "recalibrate", "tune", "reproduce", "report", "info"):
+    for name in (
+        "demo",
+        "check",
+        "validate",
+        "fit",
+        "predict",
+        "evaluate",
+        "recalibrate",
+        "tune",
+        "reproduce",
+        "report",
+        "info",
+    ):
         assert re.search(rf"│ {name} ", text), name
         assert "--json" in run(name, "--help").stdout
     assert re.search(r"Exit codes: 0 done; 1 .*2 wrong use.*130", " ".join(text.split()))

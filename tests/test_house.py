@@ -71,6 +71,7 @@ def test_the_map_shows_the_rooms_that_there_are_in_their_order() -> None:
 # Modules outside the command line in which a text may hold --word, each with the reason.
 SPEAK_OF_OPTIONS = {
     "report/svg.py": "names of colours in CSS",
+    "validation/page.py": "names of colours in CSS",
     "experiments/reproduce.py": "the command that makes the results again, for their README",
 }
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dcsurv import calibration, cohort, datasets, experiments, metrics, models
+    from dcsurv import calibration, cohort, datasets, experiments, metrics, models, validation
     from dcsurv.calibration import CalibratedEnsemble, Recalibrated, recalibrate
     from dcsurv.curves import SurvivalCurves
     from dcsurv.experiments.tuning import Tuned, tune
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dcsurv.planning import SampleSize, sample_size
     from dcsurv.report import write_report
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
+    from dcsurv.validation import Validation, validate
 
 __version__ = "0.1.0"
 
@@ -53,6 +54,7 @@ __all__ = [
     "SurvivalCurves",
     "TimeGrid",
     "Tuned",
+    "Validation",
     "__version__",
     "calibration",
     "check_outcome",
@@ -70,6 +72,8 @@ __all__ = [
     "study_follow_up",
     "train_test_indices",
     "tune",
+    "validate",
+    "validation",
     "write_report",
 ]
 
@@ -93,6 +97,7 @@ _ROOM_OF = {
     ),
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
+    **dict.fromkeys(("Validation", "validate"), "validation"),
     **dict.fromkeys(("SampleSize", "sample_size"), "planning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),
     "SurvivalCurves": "curves",

@@ -10,11 +10,13 @@ from dcsurv.cli import (  # noqa: F401  (each adds its commands)
     reporting,
     reproducing,
     tuning,
+    validating,
 )
 from dcsurv.cli.app import app, in_order, main
 
 in_order(
-    "demo", "check", "models", "tune", "fit", "predict", "evaluate", "recalibrate", "report", "info", "reproduce"
+    "demo", "check", "models", "tune", "validate", "fit", "predict", "evaluate", "recalibrate", "report", "info",
+    "reproduce",
 )  # fmt: skip
 
 __all__ = ["app", "main"]

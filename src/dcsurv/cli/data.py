@@ -14,7 +14,17 @@ from dcsurv.cli.groups import OptionGroup, option_words
 from dcsurv.cli.shell import FAILED, Shell
 from dcsurv.cli.tables import show_cohort, show_findings
 from dcsurv.cli.words import option
-from dcsurv.cohort import Cohort, Finding, Horizon, ModelCard, check_cohort, make_cohort, parse_horizons, read_table
+from dcsurv.cohort import (
+    Cohort,
+    Finding,
+    Horizon,
+    ModelCard,
+    Table,
+    check_cohort,
+    make_cohort,
+    parse_horizons,
+    read_table,
+)
 from dcsurv.messages import plural, say
 
 
@@ -71,12 +81,16 @@ def fit_command(data: Path, *groups: OptionGroup, **more: Any) -> str:
 
 def ask_cohort(data: Path, outcome: o.OutcomeOptions, features: o.FeatureOptions, reading: o.ReadingOptions) -> Cohort:
     """Read the cohort that the options of a command describe."""
-    table = read_table(data, **reading.as_parameters())
+    return cohort_in(read_table(data, **reading.as_parameters()), outcome, features)
+
+
+def cohort_in(table: Table, outcome: o.OutcomeOptions, features: o.FeatureOptions, *drop: str) -> Cohort:
+    """Return the cohort in a table; ``drop`` names more columns to leave out."""
     columns = table.format.columns
     return make_cohort(
         table, time=outcome.time, event=outcome.event, event_values=outcome.event_value or (), start=outcome.start,
         date_format=outcome.date_format, unit=outcome.unit, categorical=o.column_names(features.categorical, columns),
-        numeric=o.column_names(features.numeric, columns), drop=o.column_names(features.drop, columns),
+        numeric=o.column_names(features.numeric, columns), drop=[*o.column_names(features.drop, columns), *drop],
     )  # fmt: skip
 
 

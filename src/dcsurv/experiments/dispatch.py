@@ -17,6 +17,9 @@ from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.training import one_thread
 
+# Seconds between two lines of progress where there is no terminal.
+_LINE_EVERY = 20.0
+
 
 class Job(Protocol):
     """What can be run: one independent task that knows its name on disk and for people, and about what it costs."""
@@ -158,26 +161,28 @@ def _with_joblib(tasks: Sequence[Job], work: Work, *, n_jobs: int) -> Iterator[T
 
 
 class _TaskBar:
-    """A bar over the estimated work, with the time that is left."""
+    """A bar over the estimated work, with the time that is left; where there is no terminal, a line now and then."""
 
     def __init__(self, tasks: Sequence[Job], pending: Sequence[Job], *, shown: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
+        self._said = self._begin = time.monotonic()
         self._costs = {task.key: task for task in pending}
         self._total = sum(task.cost for task in pending)
         self._done = 0.0
-        self._count = len(tasks) - len(pending)
-        self._begin = time.monotonic()
+        self._count, self._all = len(tasks) - len(pending), len(tasks)
+        console = Console(stderr=True)
+        self._lines = shown and not console.is_terminal
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
-            console=Console(stderr=True),
-            disable=not shown,
+            console=console,
+            disable=not shown or self._lines,
         )
         kept = f", {self._count} kept from before" if self._count else ""
         self._task = self._bar.add_task(f"tasks{kept}", total=len(tasks), completed=self._count, left="")
@@ -192,9 +197,15 @@ class _TaskBar:
     def advance(self, outcome: TaskResult) -> None:
         task = self._costs[outcome.key]
         self._done += task.cost
-        spent = time.monotonic() - self._begin
-        left = spent * (self._total - self._done) / self._done
-        if outcome.failure is not None and not self._bar.disable:
+        self._count += 1
+        now = time.monotonic()
+        left = (now - self._begin) * (self._total - self._done) / self._done
+        if outcome.failure is not None and (self._lines or not self._bar.disable):
             text = f"failed: {task.label}: {outcome.failure['cause']}"
             self._bar.console.print(text, style="red", markup=False, highlight=False)
-        self._bar.update(self._task, advance=1, left=f"about {left / 60:.0f} min left" if left > 90 else "")
+        about = f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
+        self._bar.update(self._task, advance=1, left=about)
+        if self._lines and (now - self._said > _LINE_EVERY or self._count == self._all):
+            self._said = now
+            text = f"{self._count} of {self._all} tasks" + ("" if self._count == self._all else f", {about}")
+            self._bar.console.print(text, markup=False, highlight=False)

@@ -154,10 +154,8 @@ def _slope(study: Study, at: dict[str, Any]) -> _Test | None:
         return None
     spread = "are less spread out" if slope > 1 else "are more extreme"
     when = f"by {study.when(at['horizon'])}"
-    told = (
-        f"Predicted risks {when} {spread} than those observed (slope {with_interval(slope, interval[0], interval[1], 2)}; 1 is "
-        "perfect)."
-    )
+    shown = with_interval(slope, interval[0], interval[1], 2)
+    told = f"Predicted risks {when} {spread} than those observed (slope {shown}; 1 is perfect)."
     return _Test(f"slope {when}", two_sided((slope - 1) / error), told)
 
 

@@ -58,7 +58,7 @@ PRINTED = [
             ("DDC", "report: distribution/d_calibration/p_value"),
         )
     ),
-    Printed("ICI and DDC, corrected", "p", ("together", "ICI and DDC, corrected"), ("report: summary/trust/p",)),
+    Printed("calibration, corrected", "p", ("together", "calibration, corrected"), ("report: summary/trust/p",)),
     Printed("censoring by features", "p", ("sizes", "censoring by features"), ("info: follow_up/p_value",)),
     Printed(
         "censoring by predicted risk",

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from dcsurv import SurvivalCurves
-from dcsurv.report import follow_up, performance, subgroups
+from dcsurv.report import follow_up, performance, probabilities, subgroups, summary
 from dcsurv.report.blocks import Section
 from dcsurv.report.study import Study, make_study
 
@@ -56,3 +56,11 @@ def differences(numbers: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
     """Yield feature, metric and row of every difference between a group and the others."""
     for row in numbers["subgroups"]["differences"]:
         yield row["column"], row["metric"], row
+
+
+def trust(study: Study) -> list[float]:
+    """Return the corrected p-values behind what the first page says about probabilities."""
+    sections = {one.key: one for one in (probabilities.at_horizons(study), probabilities.over_the_distribution(study))}
+    _, numbers = summary._trust(study, sections)
+    plt.close("all")
+    return [] if numbers is None else list(numbers["p"].values())

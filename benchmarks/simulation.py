@@ -33,7 +33,6 @@ from dcsurv.metrics import (
     net_benefit,
 )
 from dcsurv.metrics.censoring import study_censoring
-from dcsurv.report.group_differences import holm
 from dcsurv.training import one_thread
 from population import HIGH, MISLED, NARROW, NOISE, TRUTH, Cell, draw, population_of, seed_of
 from studies import RESULTS, Rows, run_missing
@@ -118,9 +117,10 @@ def sizes(cell: Cell, repeat: int) -> list[Found]:
 
 
 def together(cell: Cell, repeat: int) -> list[Found]:
-    """Return the p-value of the first page of the report: ICI at all horizons and DDC, corrected for their number."""
-    found = [one for one in evaluated(cell, repeat, [TRUTH], n_null=N_NULL, metrics=["ICI", "DDC"]) if one.kind == "p"]
-    return [Found(TRUTH, "ICI and DDC, corrected", "", "p", min(holm([one.value for one in found])))]
+    """Return the p-value of the first page of the report: all tests of calibration, corrected for their number."""
+    whole, cohort = population_of(cell), draw(cell, repeat)
+    study = reported.study_of(cohort, cohort.truth, list(whole.horizons.values()), N_BOOTSTRAP, repeat)
+    return [Found(TRUTH, "calibration, corrected", "", "p", min(reported.trust(study)))]
 
 
 def power(cell: Cell, repeat: int) -> list[Found]:
@@ -289,7 +289,7 @@ USUAL = [*EXPONENTIAL, ADMINISTRATIVE, NOT_PROPORTIONAL, *DEPENDENT]
 
 PARTS = {
     "sizes": Part(sizes, USUAL, 200),
-    "together": Part(together, [EXPONENTIAL[1], EXPONENTIAL[2]], 100),
+    "together": Part(together, [EXPONENTIAL[1], LARGER[1]], 200),
     "power": Part(power, [*EXPONENTIAL, *LARGER], 60),
     "evaluate": Part(intervals, USUAL, 200),
     "over time": Part(over_time, USUAL, 200),

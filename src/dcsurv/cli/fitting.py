@@ -62,8 +62,9 @@ def fit(
 ) -> None:
     """Fit a model to a table of patients and write it to one file.
 
-    First a model is fitted to four fifths of the patients and evaluated on the others, beside CoxPH; then the model
-    that is written is fitted to all patients. The numbers tell how good this way of fitting is on new patients.
+    First models are fitted to parts of the patients and evaluated on the others, beside CoxPH: on a fifth, or with
+    few events on everybody in turn. Then the model that is written is fitted to all patients. The numbers tell how good
+    this way of fitting is on new patients.
     """
     o.check_output(output, data)
     if report is not None:
@@ -81,11 +82,11 @@ def fit(
     )  # fmt: skip
     _show_warnings(shell, findings, estimator)
     if settings is not None:
-        warn_of_tuning(settings, cohort, evaluation.evaluate, computing.seed)
+        warn_of_tuning(settings, cohort, evaluation.chosen(cohort, report), computing.seed)
     shell.show()
     chosen = asked or choose_horizons(cohort.y, cohort.unit, last_usable_time(cohort.time, cohort.event))
     started = clock.monotonic()
-    fitted, card = _train_and_save(shell, estimator, cohort, chosen, evaluation, computing.seed, report, output)
+    fitted, card = _train_and_save(shell, estimator, cohort, chosen, evaluation, computing, report, output)
     show_families(shell, fitted)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
@@ -132,19 +133,22 @@ def _train_and_save(
     cohort: Cohort,
     horizons: list[Horizon],
     how: o.FitEvaluationOptions,
-    seed: int,
+    computing: o.ComputingOptions,
     report: Path | None,
     output: Path,
 ) -> tuple[Any, ModelCard]:
     """Evaluate as asked, fit the model to keep, give it its card and write it."""
-    from dcsurv.cohort.evaluation import cross_validate, hold_out
     from dcsurv.cohort.evaluation import fit as fit_to
+    from dcsurv.cohort.evaluation import hold_out
     from dcsurv.training import watch
 
+    seed, by = computing.seed, how.chosen(cohort, report)
     found, kept = None, None
+    if by is EvaluateBy.CV:  # which has a bar of its own
+        found = _cross_validated(shell, estimator, cohort, horizons, how, computing)
     trained_on = f"fitted to all {plural(len(cohort), 'patient')}"
     with shell.steps() as step, watch(step.epoch):
-        if how.evaluate is EvaluateBy.HOLDOUT:
+        if by is EvaluateBy.HOLDOUT:
             with _offering_none():
                 held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=how.bootstrap, progress=step)
             found = held.evaluation
@@ -156,9 +160,6 @@ def _train_and_save(
                 report_held_out(report, held, cohort, horizons, how.bootstrap, seed, told)
             if not how.refit:
                 kept, trained_on = held.model, held_out_words(held, cohort)
-        elif how.evaluate is EvaluateBy.CV:
-            with _offering_none():
-                found = cross_validate(estimator, cohort, horizons, folds=how.folds, seed=seed, progress=step)
         if kept is None:
             step(f"fitting to all {plural(len(cohort), 'patient')}")
             kept = fit_to(estimator, cohort)
@@ -166,6 +167,30 @@ def _train_and_save(
         step(f"writing {output}")
         kept.save(output)
     return kept, card
+
+
+def _cross_validated(
+    shell: Shell,
+    estimator: Any,
+    cohort: Cohort,
+    horizons: list[Horizon],
+    how: o.FitEvaluationOptions,
+    computing: o.ComputingOptions,
+) -> Any:
+    """Evaluate by cross-validation, and say why if nobody has asked for it."""
+    from dcsurv.cohort.evaluation import TEST_SHARE
+    from dcsurv.validation.cross_validation import cross_validated
+
+    if how.evaluate is EvaluateBy.AUTO:
+        shell.say(
+            f"A fifth of the patients would have about {plural(round(TEST_SHARE * cohort.events), 'event')}, too few "
+            "to judge a model by: everybody is predicted in turn instead (cross-validation)."
+        )
+    with _offering_none():
+        return cross_validated(
+            estimator, cohort, horizons, folds=how.folds, seed=computing.seed, workers=computing.workers,
+            once=computing.quick,
+        )  # fmt: skip
 
 
 def held_out_words(held: Any, cohort: Cohort) -> str:

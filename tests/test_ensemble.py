@@ -311,7 +311,7 @@ def test_recalibration_follows_another_cohort(kind: str, tmp_path: Path) -> None
     moved.model.save(tmp_path / "local")
     np.testing.assert_array_equal(dcsurv.load(tmp_path / "local").predict(X_new), moved.model.predict(X_new))
     if kind == "model":
-        with pytest.raises(ValueError, match="one member"):
+        with pytest.raises(ValueError, match="a band needs the spread of several"):
             moved.model.predict_band(X_new)
 
 

@@ -112,6 +112,17 @@ def test_decision_curve_shows_model_all_and_none(drawn, cohort):
     assert lines["CoxPH"].get_linestyle() != lines[LONG[:39] + "…"].get_linestyle(), "told apart without colours, too"
 
 
+def test_decision_curve_has_a_band_and_a_bar_where_the_model_helps(cohort):
+    y, curves = cohort
+    table = net_benefit(y, curves, 5.0, n_bootstrap=5)
+    ax = evaluation.decision_curve({"model": table, "CoxPH": table[["threshold", "net_benefit", "treat_all"]]}).axes[0]
+    assert len(ax.collections) == 1
+    ax = evaluation.decision_curve({"model": table.assign(helps=table["threshold"].between(0.2, 0.3))}).axes[0]
+    bar = ax.collections[1]
+    assert bar.get_label() == "the model helps"
+    assert len(bar.get_segments()) == 11
+
+
 def test_forest_leaves_out_what_is_unknown(drawn):
     table = forest_table()
     marks = [line.get_xdata()[0] for line in drawn["forest"].axes[0].lines if line.get_marker() == "s"]

@@ -7,7 +7,11 @@ import pytest
 
 from cohorts import CASES, random_cohort
 from dcsurv import SurvivalCurves, make_outcome
-from dcsurv.metrics import net_benefit
+from dcsurv.datasets import simulate
+from dcsurv.follow_up import study_risk
+from dcsurv.metrics import default_horizons, helpful_thresholds, net_benefit
+from dcsurv.metrics.censoring import study_censoring
+from dcsurv.metrics.resampling import resample_counts
 
 
 def kaplan_meier_risk(time, event, horizon):
@@ -98,3 +102,79 @@ def test_what_cannot_be_computed_is_refused():
             net_benefit(y, curves, horizon)
     with pytest.raises(ValueError, match="the last patient was seen at"):
         net_benefit(y, curves, 1e6)
+
+
+def test_resampling_by_counts_equals_the_naive_loop():
+    for censoring in ("marginal", "by-risk"):
+        y, curves = random_cohort(4, n=150)
+        found = study_censoring(y, [curves]) if censoring == "marginal" else study_risk(curves(4.0), y, even_if=True)
+        table = net_benefit(y, curves, 4.0, thresholds=[0.2, 0.4], censoring=found, n_bootstrap=30, confidence=0.8)
+        draws = []
+        for counts in next(resample_counts(150, 30, 0)).astype(int):
+            rows = np.repeat(np.arange(150), counts)
+            one = net_benefit(y[rows], curves[rows], 4.0, thresholds=[0.2, 0.4], censoring=found.take(rows))
+            draws.append([one["net_benefit"], one["net_benefit"] - one["treat_all"]])
+        expected = np.quantile(draws, [0.1, 0.9], axis=0)
+        for names, limits in (
+            (("lower", "upper"), expected[:, 0]),
+            (("over_all_lower", "over_all_upper"), expected[:, 1]),
+        ):
+            for name, limit in zip(names, limits, strict=True):
+                np.testing.assert_allclose(table[name], limit, atol=1e-12)
+        np.testing.assert_allclose(table["over_all"], table["net_benefit"] - table["treat_all"])
+
+
+def test_noise_is_not_said_to_help_and_a_model_is():
+    said = {"noise": 0, "hardly different": 0, "truth": 0, "line above both": 0}
+    for seed in range(20):
+        cohort = simulate("exponential", 300, censored=0.4, random_state=seed)
+        rng = np.random.default_rng(seed)
+        times = cohort.truth.times
+        spread = np.exp(0.15 * rng.normal(size=(300, 1)))
+        models = {
+            "noise": cohort.truth[rng.permutation(300)],
+            "hardly different": SurvivalCurves(times, cohort.truth(times).mean(axis=0) ** spread),
+            "truth": cohort.truth,
+        }
+        horizons = default_horizons(cohort.y)
+        for name, curves in models.items():
+            table = helpful_thresholds(cohort.y, curves, horizons, n_bootstrap=60, censoring="marginal")
+            said[name] += table["helps"].any()
+            if name == "noise":
+                said["line above both"] += ((table["net_benefit"] > 0) & (table["over_all"] > 0)).any()
+    assert said["noise"] <= 1
+    assert said["hardly different"] <= 1
+    assert said["truth"] >= 14
+    assert said["line above both"] >= 14  # which was said to help
+
+
+def test_limits_for_all_thresholds_at_once_are_lower_and_grow_with_confidence():
+    y, curves = random_cohort(6, n=200)
+    one = net_benefit(y, curves, 4.0, n_bootstrap=200, confidence=0.9)  # 5 % below, as of one-sided limits
+    tables = {c: helpful_thresholds(y, curves, [2.0, 4.0], n_bootstrap=200, confidence=c) for c in (0.8, 0.95)}
+    at = {c: table[table["horizon"] == 4.0].reset_index() for c, table in tables.items()}
+    inside = one["treated"].between(0.1, 0.9)
+    assert (at[0.95]["lower"] < one["lower"])[inside].all()
+    assert (at[0.95]["lower"] <= at[0.8]["lower"]).all()
+    np.testing.assert_allclose(at[0.8]["over_all"], one["over_all"])
+    assert list(tables[0.8].columns) == [
+        "horizon", "threshold", "net_benefit", "over_all", "lower", "over_all_lower", "helps",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("censoring", ["marginal", "by-risk"])
+def test_treating_all_or_nobody_does_not_help(censoring):
+    cohort = simulate("risk", 400, random_state=1)
+    for level in (0.001, 0.999):
+        table = helpful_thresholds(
+            cohort.y, cohort.truth, [5.0], thresholds=[level], n_bootstrap=20, censoring=censoring
+        )
+        assert not table["helps"].any()
+
+
+def test_resamples_and_weights_exclude_each_other():
+    y, curves = random_cohort(2, n=50)
+    with pytest.raises(ValueError, match="cannot be combined"):
+        net_benefit(y, curves, 4.0, sample_weight=np.ones(50), n_bootstrap=10)
+    with pytest.raises(ValueError, match="at least 2 resamples"):
+        helpful_thresholds(y, curves, [4.0], n_bootstrap=0)

@@ -273,6 +273,21 @@ def test_decision_curves_are_net_benefit(report, expected, metabric):
             )
             assert row["net_benefit"][name] == pytest.approx(own["net_benefit"][0])
         assert row["treat_all"] == pytest.approx(own["treat_all"][0])
+        assert row["lower"] <= row["net_benefit"][NAME] <= row["upper"]
+        assert row["over_all_lower"] <= row["over_all"] <= row["over_all_upper"]
+
+
+def test_a_model_helps_where_all_limits_together_say_so(report, page, expected, metabric):
+    followed = dcsurv.study_follow_up(metabric["X"], metabric["y"])
+    censoring = followed if followed.depends else "marginal"
+    curves = expected[0]["model"]
+    options = {"censoring": censoring, "n_bootstrap": N_BOOTSTRAP, "random_state": SEED}
+    table = metrics.helpful_thresholds(metabric["y"], curves, sorted(HORIZONS), **options)
+    found = report.numbers["decisions"]["helps"]
+    assert [(row["horizon"], row["threshold"]) for row in found] == [
+        (row.horizon, row.threshold) for row in table[table["helps"]].itertuples()
+    ]
+    assert ("The model helps at thresholds" in page.text or "The model helps among others" in page.text) == bool(found)
 
 
 def test_subgroups_are_evaluated_by_themselves(report, expected, metabric):

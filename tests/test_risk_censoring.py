@@ -72,7 +72,7 @@ def test_metrics_of_the_true_model_meet_their_population_values(strength: int) -
         assert np.abs(found[name] - right[name]).max() < most, name
         assert np.abs(biased[name] - right[name]).sum() > 1.5 * np.abs(found[name] - right[name]).sum(), name
     assert found["ici"].max() < 0.03 < biased["ici"].max()
-    assert np.abs(found["ratio"] - 1).max() < 0.06 < 0.1 < np.abs(biased["ratio"] - 1).max()
+    assert np.abs(found["ratio"] - 1).max() < 0.06
 
 
 def test_the_test_of_censoring_against_risk_keeps_its_level_and_finds_what_there_is() -> None:

@@ -214,7 +214,8 @@ def decision_curve(tables: Mapping[str, pd.DataFrame], *, label: str = "") -> Fi
     Parameters
     ----------
     tables : mapping of str to DataFrame
-        By model, what :func:`dcsurv.metrics.net_benefit` returns, at one horizon.
+        By model, what :func:`dcsurv.metrics.net_benefit` returns, at one horizon; ``lower`` and ``upper`` make a band,
+        and a column ``helps``, as of :func:`dcsurv.metrics.helpful_thresholds`, a bar.
     label : str, default ""
         Of what the risk is, such as "by 5 years".
 
@@ -233,6 +234,15 @@ def decision_curve(tables: Mapping[str, pd.DataFrame], *, label: str = "") -> Fi
         check_columns(table, ("threshold", "net_benefit", "treat_all"), f"the table of {name!r}")
         ax.plot(100 * table["threshold"], table["net_benefit"], label=plain(name, 40), **look)
         top = max(top, float(table["net_benefit"].max()))
+        if {"lower", "upper"} <= set(table):
+            level = 100 * table["threshold"]
+            ax.fill_between(level, table["lower"], table["upper"], color=look["color"], alpha=0.15, linewidth=0)
+            top = max(top, float(table["upper"].max()))
+    helped = next((table for table in tables.values() if "helps" in table and table["helps"].any()), None)
+    if helped is not None:
+        level = 100 * helped.loc[helped["helps"], "threshold"].to_numpy()
+        ends = level - 0.5, level + 0.5  # one threshold alone is seen, too
+        ax.hlines(np.full(len(level), -0.17 * top), *ends, color=PALETTE[0], linewidth=4, label="the model helps")
     ax.set(ylim=(-0.25 * top, 1.08 * top) if top > 0 else (-0.05, 0.05), xlim=(0, 100 * everybody["threshold"].max()))
     ax.set(
         ylabel="net benefit", xlabel=f"threshold: treat from this risk{' ' + plain(label, 30) if label else ''} on (%)"

@@ -70,9 +70,7 @@ class FollowUp:
         Of a score of all features, cross-fitted, with the order in which patients were censored; NaN where there were
         too few to say.
     p_value : float
-        Of a test that chance alone would predict censoring so well; NaN where there were too few to say. That of the
-        features is compared with 0.001 and no more: a score that is fitted, if crosswise, is below 0.05 by chance in
-        about one cohort of ten.
+        Of a test that chance alone would predict censoring so well; NaN where there were too few to say.
     features : tuple of Influence
         The features that predict censoring best, each alone, best first.
     groups : array of int

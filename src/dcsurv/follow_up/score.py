@@ -12,7 +12,7 @@ from dcsurv.nonparametric import StepFunction, breslow
 from dcsurv.target import BoolArray, FloatArray, IntArray
 
 # A penalty that counts as much as this many censorings keeps the slopes finite where a feature decides everything.
-_RIDGE = 2.0
+RIDGE = 2.0
 _NEWTON_STEPS = 50
 # Of very many columns those that tell most are used.
 _MOST_COLUMNS = 30
@@ -72,8 +72,12 @@ def bent(X: npt.NDArray[Any], knots: FloatArray) -> FloatArray:
 
 def cross_fitted(
     X: npt.NDArray[Any], time: FloatArray, lost: BoolArray, fold: IntArray
-) -> tuple[CensoringScore, FloatArray]:
-    """Return a score of the rate of censoring, the mean of those without one fold, and what each says of that fold."""
+) -> tuple[CensoringScore, FloatArray, FloatArray]:
+    """Return a score of the rate of censoring, the mean of those without one fold, what each says of that fold, (n,).
+
+    And how much the censorings tell in each direction of the columns, if none predicts them: eigenvalues of Cox's
+    information, for :func:`dcsurv.follow_up.association.score_test`.
+    """
     residual = lost - exposure_of(time, lost)
     size = np.maximum(X.std(axis=0), 1e-12)
     telling = np.abs(residual @ ((X - X.mean(axis=0)) / size))
@@ -92,7 +96,21 @@ def cross_fitted(
         held_out[fold == k] = design[fold == k] @ slope
         slopes += slope / n_folds
     held_out += middle @ slopes  # as the mean score counts it
-    return CensoringScore(columns, knots, (slopes / spread).reshape(len(columns), -1), np.zeros(0)), held_out
+    score = CensoringScore(columns, knots, (slopes / spread).reshape(len(columns), -1), np.zeros(0))
+    told: FloatArray = np.linalg.eigvalsh(_information(design, time, lost)).astype(np.float64)
+    return score, held_out, told
+
+
+def _information(X: FloatArray, time: FloatArray, lost: BoolArray) -> FloatArray:
+    """Return Cox's information on the slopes where all of them are 0, (columns, columns)."""
+    order = np.argsort(-time, kind="stable")
+    X, time, lost = X[order], time[order], lost[order]
+    first = np.searchsorted(-time, -time, side="left")
+    size = np.searchsorted(-time, -time, side="right")
+    mean = (np.cumsum(X, axis=0)[size - 1] / size[:, None])[lost]
+    share = np.cumsum((lost / size)[::-1])[::-1][first]
+    out: FloatArray = (X * share[:, None]).T @ X - mean.T @ mean
+    return out
 
 
 def cox_slopes(X: FloatArray, time: FloatArray, lost: BoolArray) -> FloatArray:
@@ -110,17 +128,17 @@ def cox_slopes(X: FloatArray, time: FloatArray, lost: BoolArray) -> FloatArray:
         score = X @ slopes
         risk = np.exp(score - score.max())
         at_risk = np.cumsum(risk)[last]
-        value = (score - score.max() - np.log(at_risk))[gone].sum() - _RIDGE / 2 * slopes @ slopes
+        value = (score - score.max() - np.log(at_risk))[gone].sum() - RIDGE / 2 * slopes @ slopes
         return float(value), risk, at_risk
 
     slopes = np.zeros(X.shape[1])
     value, risk, at_risk = objective(slopes)
     for _ in range(_NEWTON_STEPS):
         mean = (np.cumsum(risk[:, None] * X, axis=0)[last[gone]]) / at_risk[gone, None]
-        gradient = (X[gone] - mean).sum(axis=0) - _RIDGE * slopes
+        gradient = (X[gone] - mean).sum(axis=0) - RIDGE * slopes
         # Each patient's share of the expected censorings up to the own time.
         share = risk * np.cumsum((lost / at_risk)[::-1])[::-1][first]
-        curvature = (X * share[:, None]).T @ X - mean.T @ mean + _RIDGE * np.eye(len(slopes))
+        curvature = (X * share[:, None]).T @ X - mean.T @ mean + RIDGE * np.eye(len(slopes))
         step = np.linalg.solve(curvature, gradient)
         for _ in range(30):
             better, *state = objective(slopes + step)

@@ -20,12 +20,14 @@ from dcsurv.follow_up.association import (
     influences,
     score_test,
 )
-from dcsurv.follow_up.groups import P_VALUE, FollowUp, RiskTest
+from dcsurv.follow_up.groups import FollowUp, RiskTest
 from dcsurv.follow_up.score import BENDS, CensoringScore, bent, cross_fitted
 from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
+# To miss features that decide follow-up does more harm than to weigh by some that do not.
+_FEATURES_P_VALUE = 0.005
 # With fewer patients or censorings nothing can be said.
 _LEAST_PATIENTS, _LEAST_CENSORED = 60, 20
 _FOLDS = 5
@@ -85,11 +87,13 @@ def study_follow_up(
     if len(chosen) < _LEAST_PATIENTS or lost.sum() < _LEAST_CENSORED or columns.shape[1] == 0:
         return together
     fold = np.random.default_rng(0).permutation(len(chosen)) % _FOLDS
-    score, held_out = cross_fitted(part, time, lost, fold)
+    score, held_out, information = cross_fitted(part, time, lost, fold)
     found = replace(
-        together, concordance=censoring_concordance(time, lost, held_out), p_value=score_test(time, lost, held_out)
+        together,
+        concordance=censoring_concordance(time, lost, held_out),
+        p_value=score_test(time, lost, held_out, information, _FOLDS),
     )
-    depends = found.p_value < P_VALUE
+    depends = found.p_value < _FEATURES_P_VALUE
     if not depends and not even_if:
         return found
     score = replace(score, cuts=cuts_of(held_out, time, lost))
@@ -161,7 +165,7 @@ def study_risk(
         straight = np.eye(1, 1 + len(BENDS))
         score, held_out = CensoringScore(np.array([0]), np.zeros((1, len(BENDS))), straight, np.zeros(0)), part[:, 0]
     else:
-        score, held_out = cross_fitted(part, time, lost, np.random.default_rng(0).permutation(len(chosen)) % _FOLDS)
+        score, held_out, _ = cross_fitted(part, time, lost, np.random.default_rng(0).permutation(len(chosen)) % _FOLDS)
     concordance = censoring_concordance(time, lost, held_out)
     test = RiskTest(max(concordance, 1 - concordance), p_value)
     found = replace(together, concordance=test.concordance, p_value=p_value, risk=test)

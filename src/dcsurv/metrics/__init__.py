@@ -8,7 +8,7 @@ from dcsurv.metrics.concordance import concordance_index_harrell, concordance_in
 from dcsurv.metrics.distribution import DCalibration, d_calibration, ddc, ddc_floor
 from dcsurv.metrics.evaluation import compare, evaluate
 from dcsurv.metrics.inputs import default_horizons
-from dcsurv.metrics.net_benefit import net_benefit
+from dcsurv.metrics.net_benefit import helpful_thresholds, net_benefit
 from dcsurv.metrics.over_time import evaluate_over_time
 from dcsurv.metrics.pairs import PairCounts, pair_counts
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
@@ -37,6 +37,7 @@ __all__ = [
     "evaluate_over_time",
     "find_metric",
     "from_function",
+    "helpful_thresholds",
     "integrated_brier_score",
     "list_metrics",
     "net_benefit",

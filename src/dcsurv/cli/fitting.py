@@ -81,12 +81,14 @@ def fit(
         jobs=computing.workers, quick=computing.quick,
     )  # fmt: skip
     _show_warnings(shell, findings, estimator)
+    searched = settings is not None and searched_on_training_part(settings, cohort, computing.seed)
+    by = evaluation.chosen(cohort, holds_out=report is not None or searched)
     if settings is not None:
-        warn_of_tuning(settings, cohort, evaluation.chosen(cohort, report), computing.seed)
+        warn_of_tuning(settings, cohort, by, computing.seed)
     shell.show()
     chosen = asked or choose_horizons(cohort.y, cohort.unit, last_usable_time(cohort.time, cohort.event))
     started = clock.monotonic()
-    fitted, card = _train_and_save(shell, estimator, cohort, chosen, evaluation, computing, report, output)
+    fitted, card = _train_and_save(shell, estimator, cohort, chosen, by, evaluation, computing, report, output)
     show_families(shell, fitted)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
@@ -108,12 +110,18 @@ def _show_warnings(shell: Shell, findings: list[Finding], estimator: Any) -> Non
         show_findings(shell, warned)
 
 
+def searched_on_training_part(settings: Path, cohort: Cohort, seed: int) -> bool:
+    """Whether settings were searched on the very patients that a fit with this seed does not hold out."""
+    tuned_on = json.loads(settings.read_text(encoding="utf-8")).get("tuned_on", {})
+    return tuned_on.get("sha256") == cohort.digest and not tuned_on["all"] and tuned_on["seed"] == seed
+
+
 def warn_of_tuning(settings: Path, cohort: Cohort, evaluate: EvaluateBy, seed: int) -> None:
     """Say so if the search of the settings has seen the patients that now evaluate them."""
     tuned_on = json.loads(settings.read_text(encoding="utf-8")).get("tuned_on", {})
     if tuned_on.get("sha256") != cohort.digest or evaluate is EvaluateBy.NONE:
         return
-    if tuned_on["all"] or tuned_on["seed"] != seed or evaluate is EvaluateBy.CV:
+    if not searched_on_training_part(settings, cohort, seed) or evaluate is EvaluateBy.CV:
         note(
             "The settings were searched on patients who now also evaluate the model, so the numbers are a little too "
             "good. Search without --all and fit with the same --seed and --evaluate holdout to avoid it."
@@ -132,6 +140,7 @@ def _train_and_save(
     estimator: Any,
     cohort: Cohort,
     horizons: list[Horizon],
+    by: EvaluateBy,
     how: o.FitEvaluationOptions,
     computing: o.ComputingOptions,
     report: Path | None,
@@ -142,7 +151,7 @@ def _train_and_save(
     from dcsurv.cohort.evaluation import hold_out
     from dcsurv.training import watch
 
-    seed, by = computing.seed, how.chosen(cohort, report)
+    seed = computing.seed
     found, kept = None, None
     if by is EvaluateBy.CV:  # which has a bar of its own
         found = _cross_validated(shell, estimator, cohort, horizons, how, computing)

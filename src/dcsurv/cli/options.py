@@ -218,14 +218,14 @@ class FitEvaluationOptions(OptionGroup, panel=EVALUATION):
                 "--no-refit keeps the model that was evaluated on held-out patients: use it with --evaluate holdout."
             )
 
-    def chosen(self, cohort: Cohort, report: Path | None) -> EvaluateBy:
-        """Return how the model is evaluated; what needs held-out patients decides, then how many events they have."""
+    def chosen(self, cohort: Cohort, *, holds_out: bool) -> EvaluateBy:
+        """Return how to evaluate: what asks for held-out patients decides, then how many events they have."""
         from dcsurv.validation.cross_validation import one_split_is_enough
 
         if self.evaluate is not EvaluateBy.AUTO:
             return self.evaluate
-        needed = report is not None or not self.refit
-        return EvaluateBy.HOLDOUT if needed or one_split_is_enough(cohort) else EvaluateBy.CV
+        holds_out = holds_out or not self.refit or one_split_is_enough(cohort)
+        return EvaluateBy.HOLDOUT if holds_out else EvaluateBy.CV
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ times, and the probability that the time lies beyond its lower bound. The one co
 first two cohorts of the designs ``CHOSEN_ON``; what is examined is everything else. Writes the rows and the page of
 ``docs/results/bands``. Rows that are there already are not computed again.
 
-    python benchmarks/bands.py [--workers 2] [--repeats 3] [--bootstrap 2]
+    python benchmarks/bands.py [--workers 2] [--repeats 3] [--bootstrap 1]
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--bootstrap", type=int, default=2, help="cohorts of each design with refits")
+    parser.add_argument("--bootstrap", type=int, default=1, help="cohorts of each design with refits")
     parser.add_argument("--output", type=Path, default=OUT)
     options = parser.parse_args()
     rows = Rows(options.output / "rows.csv", IDENTITY)

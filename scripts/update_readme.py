@@ -106,10 +106,23 @@ def calibrated() -> str:
     runs = {which: _whole(row["runs"]) for which, row in found.items()}
     command = re.search(r"Made by `([^`]+)`", (RESULTS / "calibrated" / "README.md").read_text(encoding="utf-8"))
     source = f"`{command[1]}`" if command else "the run in `docs/results/calibrated`"
-    caption = f"{' / '.join(metrics)}, means {over_splits(runs)}, default conventions. Made by {source}."
+    caption = f"{' / '.join(metrics)}, means {over_splits(runs)}, {_conventions()}. Made by {source}."
     if any(" (" in cell for row in rows for cell in row[1:]):
         caption += " (n): over n of the splits."
     return _table(["model", *(cohort.upper() for cohort in COHORTS)], rows) + "\n\n" + caption
+
+
+def _conventions() -> str:
+    """Say by which conventions the rows of the run were scored: those of today, or the ones before."""
+    today = find_metric("CDAUC").convention
+    for path in (RESULTS / "calibrated" / "rows").glob("*.json"):
+        for one in json.loads(path.read_text(encoding="utf-8"))["row"]["metrics"]["default"]:
+            if one["metric"] == "CDAUC" and not one["convention"].startswith(today):
+                return (
+                    "default conventions of version 0.1 (CDAUC up to the last event; where one censoring curve serves "
+                    "all, that of the training part)"
+                )
+    return "default conventions"
 
 
 def former() -> str:

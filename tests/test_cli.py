@@ -418,13 +418,19 @@ def test_tune_finds_settings_that_fit_takes(folder: Path, tmp_path: Path) -> Non
 
 def test_report_is_written(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    done = run("report", folder / "cox.safetensors", folder / "later.csv", "--train", folder / "patients.csv",
-               "--patients", "1,3", "--bootstrap", 5, "-o", page, "--json")  # fmt: skip
+    found = {"verdict": "no clear difference", "rests_on": "C-td 0.700 against 0.699.", "reference": "CoxPH"}
+    (tmp_path / "validation.json").write_text(json.dumps(found))
+    asked = ("report", folder / "cox.safetensors", folder / "later.csv", "--train", folder / "patients.csv", "-o", page)
+    done = run(*asked, "--patients", "1,3", "--bootstrap", 5, "--validation", tmp_path / "validation.json", "--json")
     document = json.loads(done.stdout)
     assert page.read_text(encoding="utf-8").startswith("<!")
     assert all(Path(figure).is_file() for figure in document["figures"])
     assert "whom the model was not trained on" in page.read_text(encoding="utf-8")
     assert "cox.safetensors holds this very model" in page.read_text(encoding="utf-8")
+    assert "(validation): no clear difference. C-td 0.700 against 0.699." in page.read_text(encoding="utf-8")
+    (tmp_path / "validation.json").write_text("[]")
+    refused = run(*asked, "--validation", tmp_path / "validation.json", code=2)
+    assert "the validation.json of `dcsurv validate` is expected" in refused.stderr
 
 
 def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path) -> None:

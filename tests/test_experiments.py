@@ -502,12 +502,6 @@ def test_captions_say_over_how_many_splits(runs, words):
     assert over_splits(runs) == words
 
 
-def test_rows_are_found_by_what_their_classes_were_called():
-    """Rows that take hours were named when the preprocessor was in another module."""
-    settings = Plan(["flchain"], ["CoxPH"]).tasks()[0].settings
-    assert settings["preprocess"] == "dcsurv.preprocessing.Preprocessor{'ordinal': ['sex']}"
-
-
 def test_printed_figures_stand_beside_ours(results):
     rows = results[1].rows
     table = printed_table(rows[rows["split"] == 40], "C-td").iloc[0]

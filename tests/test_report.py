@@ -22,6 +22,7 @@ from dcsurv import metrics
 from dcsurv.cohort import Horizon
 from dcsurv.cohort.evaluation import evaluate_curves
 from dcsurv.datasets import load_metabric
+from dcsurv.metrics.censoring import study_censoring
 from dcsurv.metrics.null import p_text
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.report import write_report
@@ -311,9 +312,13 @@ def test_importance_is_what_shuffling_costs(report, metabric):
     rng = np.random.default_rng(SEED)
     orders = [rng.permutation(len(X)) for _ in range(5)]
 
+    # The weights are those of the patients as they are, also where a feature is shuffled.
+    found = study_censoring(y, [metabric["model"].predict_survival_function(X)], X)
+
     def auc(table):
         curves = metabric["model"].predict_survival_function(table)
-        return metrics.cumulative_dynamic_auc(y, curves, times=HORIZONS, y_train=metabric["y_train"], X=X).auc
+        censoring = found if found.depends else "marginal"
+        return metrics.cumulative_dynamic_auc(y, curves, times=HORIZONS, censoring=censoring).auc
 
     drops = [auc(X) - auc(X.assign(age=X["age"].to_numpy()[order])) for order in orders]
     rows = [row for row in report.numbers["importance"]["importance"] if row["feature"] == "age"]
@@ -412,8 +417,9 @@ def test_the_first_page_answers_what_a_reader_comes_with(report, page):
     ranking = next(row for row in report.numbers["discrimination"]["metrics"] if row["metric"] == "C-td")
     assert f"{ranking['value']:.3f}" in text
     assert len(text.split()) < 350, "it is read in a minute"
-    assert "by chance" in text
-    assert len(report.numbers["summary"]["trust"]["p"]) == 3  # two horizons and the whole distribution
+    assert "5 tests of calibration, corrected for their number" in text
+    # ICI and slope at two horizons, and the whole distribution.
+    assert len(report.numbers["summary"]["trust"]["p"]) == 5
 
 
 def test_the_page_claims_no_more_than_one_set_of_patients_tells(page):

@@ -120,22 +120,37 @@ def test_a_wide_interval_says_how_many_events_would_do() -> None:
 
 
 def test_probabilities_are_judged_by_what_a_perfect_model_would_score() -> None:
-    def sections(p: float, of_all: float) -> dict[str, Section]:
+    def sections(p: float, of_all: float, slope: float = 1.0) -> dict[str, Section]:
         null = {"floor": 0.02, "null_95": 0.04, "p_value": p}
         found = {"calibration": Section("calibration", ""), "distribution": Section("distribution", "")}
-        found["calibration"].numbers["horizons"] = [{"horizon": 5.0, "ici": 0.055, "ici_null": null}]
+        at = {
+            "horizon": 5.0,
+            "ici": 0.055,
+            "ici_null": null,
+            "slope": slope,
+            "slope_interval": (slope - 0.2, slope + 0.4),
+        }
+        found["calibration"].numbers["horizons"] = [at]
         found["distribution"].numbers["d_calibration"] = [{"p_value": of_all}]
         return found
 
     told, numbers = _trust(study(50), sections(0.004, 0.5))
     assert told.startswith("Not as they are. Predicted and observed risk by 5 years differ by 5.5 percentage points")
-    assert "p = 0.008" in told  # two tests
+    assert "3 tests of calibration, corrected for their number: p = 0.01" in told
     assert numbers is not None
-    assert numbers["p"] == {"by 5 years": pytest.approx(0.008), "distribution": 0.5}
+    assert numbers["p"]["ICI by 5 years"] == pytest.approx(0.012)
     told, _ = _trust(study(50), sections(0.04, 0.5))
-    assert told.startswith("These tests do not speak against it."), "one of two tests at 0.04 is chance"
+    assert told.startswith("These tests do not speak against it. Predicted"), "one of three tests at 0.04 is chance"
+    told, numbers = _trust(study(50), sections(0.4, 0.5, slope=1.4))
+    assert told.startswith("Not as they are. Predicted risks by 5 years are less spread out")
+    assert numbers is not None
+    assert numbers["p"]["slope by 5 years"] == pytest.approx(3 * 8.86e-5, rel=0.01)  # z = 0.4 / (0.2 / 1.96)
+    told, _ = _trust(study(50), sections(0.4, 0.5, slope=0.7))
+    assert told.startswith("These tests do not"), "towards 1 the interval is wide: z = 0.3 / (0.4 / 1.96)"
     empty = {"calibration": Section("calibration", ""), "distribution": Section("distribution", "")}
     assert "cannot be told" in _trust(study(0), empty)[0]
+    empty["distribution"].numbers["d_calibration"] = [{"p_value": 0.6}]
+    assert "with 50 events this proves little" in _trust(study(50), empty)[0]
 
 
 def test_p_values_have_the_digits_they_deserve() -> None:

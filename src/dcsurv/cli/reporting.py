@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +41,14 @@ def report(
             panel=o.EVALUATION,
         ),
     ] = None,
+    validation: Annotated[
+        Path | None,
+        described(
+            metavar="FILE",
+            help="The validation.json of `dcsurv validate`, whose verdict the report then gives.",
+            panel=o.EVALUATION,
+        ),
+    ] = None,
     reading: o.ReadingOptions,
     output: Annotated[Path, o.written_to("Report to write, .html.")],
     subgroups: Annotated[
@@ -63,6 +72,7 @@ def report(
     from dcsurv.persistence import load
 
     o.check_output(output, data, model, suffixes=(".html",))
+    validated = _read_validation(validation)
     fitted = load(model)
     card = ModelCard.of(fitted)
     cohort = read_patients(shell, data, fitted, outcome, reading)
@@ -83,11 +93,24 @@ def report(
             X_train=None if before is None else before.features, y_train=None if before is None else before.y,
             reference=reference, horizons=_times(horizons_for(card, measuring.horizons)), unit=card.unit,
             subgroups=o.column_names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
-            data_name=data.name, outcome=cohort.outcome, file_holds=holds_this(model, card),
+            data_name=data.name, outcome=cohort.outcome, file_holds=holds_this(model, card), validation=validated,
             n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
         )  # fmt: skip
     shell.say(f"{made.path}: the report, with {plural(len(made.figures), 'figure')} beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
+
+
+def _read_validation(path: Path | None) -> dict[str, Any] | None:
+    """Read what a validation has found."""
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CohortError(f"--validation names {path}, which cannot be read ({error}).") from None
+    if not isinstance(found, dict) or "verdict" not in found:
+        raise CohortError(f"--validation names {path}, but the validation.json of `dcsurv validate` is expected.")
+    return found
 
 
 def holds_this(path: Path, card: ModelCard) -> str:

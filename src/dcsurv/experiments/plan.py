@@ -29,10 +29,9 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
 }
 # The row of this library: the cross-fitted, recalibrated ensemble as users get it, the same on every dataset.
 CALIBRATED: Final = "calibrated ensemble"
-# Rows written under another number are not read as results.
-FORMAT: Final = 2
-# Classes that have moved since rows were named after them: what they were called then.
-_MOVED: Final = {"dcsurv.preprocessing.preprocessor.Preprocessor": "dcsurv.preprocessing.Preprocessor"}
+# Rows written under another number are not read as results: it grows when metrics are computed in another way, as after
+# 2, when G became that of the test patients and CDAUC got a fixed range.
+FORMAT: Final = 3
 
 
 class PlanError(ValueError):
@@ -241,5 +240,5 @@ def identity_text(value: Any) -> str:
         return "[" + ", ".join(map(identity_text, value)) + "]"
     if hasattr(value, "get_params") and not isinstance(value, type):
         name = f"{type(value).__module__}.{type(value).__qualname__}"
-        return _MOVED.get(name, name) + identity_text(value.get_params(deep=False))
+        return name + identity_text(value.get_params(deep=False))
     raise PlanError(f"the parameter {value!r} cannot be identified, so its results could not be found again.")

@@ -7,7 +7,7 @@ import numpy as np
 from dcsurv._compile import compiled
 from dcsurv.target import BoolArray, FloatArray, IntArray
 
-_STEPS = 50
+_STEPS = 100
 
 
 @compiled()
@@ -148,41 +148,52 @@ def cloglog_regressions(x: FloatArray, outcome: FloatArray, weight: FloatArray, 
         out[b] = np.nan
         if not (0.0 < events < total):
             continue
-        intercept = 0.0
+        centre = 0.0  # a centred column keeps intercept and slope apart
+        for i in range(n):
+            centre += row[i] / total * x[i] if slopes else 0.0
+        intercept = centre
         slope = 1.0
+        first = second = 0.0
+        before = -np.inf
         for _ in range(_STEPS):
-            g0 = g1 = h00 = h01 = h11 = 0.0
+            g0 = g1 = h00 = h01 = h11 = likelihood = 0.0
             for i in range(n):
                 if row[i] > 0.0:
-                    eta = min(max(intercept + slope * x[i], -25.0), 3.0)
+                    away = x[i] - centre
+                    eta = min(max(intercept + slope * away, -25.0), 3.0)
                     hazard = np.exp(eta)
                     stay = np.exp(-hazard)
                     rise = hazard * stay
                     spread = max((1.0 - stay) * stay, 1e-12)
-                    pull = row[i] / total * (outcome[i] - 1.0 + stay) * rise / spread
-                    bend = row[i] / total * rise * rise / spread
+                    mass = row[i] / total
+                    likelihood += mass * (np.log(-np.expm1(-hazard)) if outcome[i] > 0.5 else -hazard)
+                    pull = mass * (outcome[i] - 1.0 + stay) * rise / spread
+                    bend = mass * rise * rise / spread
                     g0 += pull
-                    g1 += pull * x[i]
+                    g1 += pull * away
                     h00 += bend
-                    h01 += bend * x[i]
-                    h11 += bend * x[i] * x[i]
+                    h01 += bend * away
+                    h11 += bend * away * away
+            if likelihood < before - 1e-12:  # the step was too long: go half of it back
+                first *= 0.5
+                second *= 0.5
+                intercept -= first
+                slope -= second
+                continue
+            before = likelihood
             if slopes:
                 determinant = h00 * h11 - h01 * h01
-                if determinant <= 1e-10 * h00 * h11:  # all predictions are alike: there is no slope
-                    slope = np.nan
+                if determinant <= 1e-14 * h00 * h00:  # all predictions are alike: there is no slope
                     break
                 first = (h11 * g0 - h01 * g1) / determinant
                 second = (h00 * g1 - h01 * g0) / determinant
             else:
                 first, second = g0 / max(h00, 1e-300), 0.0
-            largest = max(abs(first), abs(second))
-            # A short leash: far from the answer a step overshoots.
-            short = min(1.0, 1.0 / max(largest, 1e-300))
-            intercept += short * first
-            slope += short * second
-            if largest < 1e-9:
+            if max(abs(first), abs(second)) < 1e-9:
                 out[b] = slope if slopes else intercept
                 break
+            intercept += first
+            slope += second
 
 
 @compiled()

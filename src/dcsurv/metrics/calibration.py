@@ -50,8 +50,10 @@ class HorizonCalibration:
         Logarithm of observed over predicted cumulative hazard: of a regression on the prediction with slope 1.
     slope : float
         Of the same regression with a free slope; 1 is perfect, below 1 predictions are too extreme.
-    lower, upper : array of float or None
-        A band of the calibration curve, for each predicted risk by itself; None without resampling.
+    lower : array of float or None, default None
+        Lower end of a band of the calibration curve, for each predicted risk by itself; None without resampling.
+    upper : array of float or None, default None
+        Upper end of the band.
 
     Examples
     --------

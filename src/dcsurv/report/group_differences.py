@@ -34,13 +34,13 @@ def group_differences(groups: pd.DataFrame) -> pd.DataFrame:
         gap, error = own - other, math.hypot(spread, others_spread)
         if error > 0 and math.isfinite(gap):
             ends = {"lower": gap - _Z * error, "upper": gap + _Z * error}
-            rows.append(named | {"metric": "C-td", "difference": gap, **ends, "p": _two_sided(gap / error)})
+            rows.append(named | {"metric": "C-td", "difference": gap, **ends, "p": two_sided(gap / error)})
         own, spread, other, others_spread = _measured(row, "ratio")
         if own > 0 and other > 0:
             gap, error = math.log(own / other), math.hypot(spread / own, others_spread / other)
             if error > 0:
                 ends = {"lower": math.exp(gap - _Z * error), "upper": math.exp(gap + _Z * error)}
-                rows.append(named | {"metric": "O/E", "ratio": own / other, **ends, "p": _two_sided(gap / error)})
+                rows.append(named | {"metric": "O/E", "ratio": own / other, **ends, "p": two_sided(gap / error)})
     table = pd.DataFrame(rows).reindex(columns=_COLUMNS)
     table["p_corrected"] = holm(table["p"].tolist())
     return table
@@ -61,5 +61,6 @@ def _measured(row: dict[Any, Any], name: str) -> list[float]:
     return [float("nan") if row.get(key) is None else float(row[key]) for key in keys]
 
 
-def _two_sided(z: float) -> float:
+def two_sided(z: float) -> float:
+    """Return the p-value of a standard normal number."""
     return math.erfc(abs(z) / math.sqrt(2))

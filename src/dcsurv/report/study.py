@@ -68,6 +68,7 @@ class Study:
     remarks: list[str] = field(default_factory=list)
     outcome: OutcomeColumns | None = None  # where the table kept the outcome, if anybody knows
     file_holds: str | None = None  # what the model's file holds, in words, if anybody knows
+    validation: Mapping[str, Any] | None = None  # what refits of the model and of the reference have shown
 
     @property
     def full_name(self) -> str:

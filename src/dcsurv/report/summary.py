@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from dcsurv.messages import plural
 from dcsurv.report.blocks import Answers, Section, Tiles, number, p_value, percent, with_interval
-from dcsurv.report.group_differences import holm
+from dcsurv.report.group_differences import holm, two_sided
 from dcsurv.report.performance import imprecise
 from dcsurv.report.population import outcome_words
 from dcsurv.report.provenance import which_model
@@ -14,6 +15,7 @@ from dcsurv.report.study import Study
 
 # A corrected p below this says that the probabilities are off.
 _CLEAR = 0.05
+_Z = 1.959963984540054  # of a 95 % interval
 
 
 def summary(study: Study, sections: dict[str, Section]) -> Section:
@@ -32,12 +34,12 @@ def summary(study: Study, sections: dict[str, Section]) -> Section:
         ("What does it predict?", _predicts(study)),
         ("For whom?", _for_whom(study, sections)),
         ("Can its probabilities be trusted?", trust),
-        (f"Is it better than {study.reference_name}?" if study.reference else "", _difference(study, sections)),
+        (f"Is it better than {_reference(study)}?", _difference(study, sections)),
         ("Is it better than no model?", _error(study, sections)),
         ("Which model is this?", f"{study.full_name}. {which_model(study)}"),
         ("What are its limits?", _limits(study, sections)),
     ]
-    section.blocks.append(Answers([(question, answer) for question, answer in answers if question and answer]))
+    section.blocks.append(Answers([(question, answer) for question, answer in answers if answer]))
     section.numbers |= {"outcome": None if study.outcome is None else study.outcome.to_dict(), "trust": numbers}
     return section
 
@@ -95,35 +97,66 @@ def _at_the_horizon(study: Study, sections: dict[str, Section]) -> tuple[str, st
     return "Is the level of risk right? Observed / expected", number(at["ratio"], 2), text
 
 
+@dataclass(frozen=True)
+class _Test:
+    """A test of the probabilities: of what, its p-value, and what was found in words."""
+
+    what: str
+    p: float
+    told: str
+
+
 def _trust(study: Study, sections: dict[str, Section]) -> tuple[str, dict[str, Any] | None]:
-    """Judge the probabilities by what a perfect model would score on these patients."""
-    tests = [
-        (f"by {study.when(c['horizon'])}", c["ici"], c["ici_null"])
-        for c in sections["calibration"].numbers.get("horizons", [])
-        if c.get("ici_null") and c["ici_null"]["p_value"] is not None
-    ]
-    spread = sections["distribution"].numbers.get("d_calibration", [])
-    of_all = [spread[-1]["p_value"]] if spread else []
-    if not tests and not of_all:
+    """Judge the probabilities: against what a perfect model would score, and by their slope."""
+    horizons = [c for c in sections["calibration"].numbers.get("horizons", []) if c.get("ici_null")]
+    distances = [_distance(study, c) for c in horizons]
+    tests = distances + [test for c in horizons if (test := _slope(study, c)) is not None]
+    for row in sections["distribution"].numbers.get("d_calibration", [])[-1:]:
+        told = "Events came at other times than predicted, over the whole distribution (DDC)."
+        tests.append(_Test("distribution", row["p_value"], told))
+    if not tests:
         return "That cannot be told: there are too few events or too few patients under observation.", None
-    corrected = holm([null["p_value"] for _, _, null in tests] + of_all)
-    numbers = {"p": dict(zip([*(when for when, _, _ in tests), "distribution"], corrected, strict=False))}
-    if tests:
-        worst = min(range(len(tests)), key=lambda k: corrected[k])
-        when, ici, null = tests[worst]
-        told = (
-            f"Predicted and observed risk {when} differ by {100 * ici:.1f} percentage points on average (ICI); a "
-            f"perfect model would show {100 * null['floor']:.1f} on these patients by chance, and in 95 of 100 cohorts "
-            f"less than {100 * null['null_95']:.1f}."
-        )
+    corrected = holm([test.p for test in tests])
+    least = min(range(len(tests)), key=corrected.__getitem__)
+    tried = f"({plural(len(tests), 'test')} of calibration, corrected for their number: {p_value(corrected[least])}.)"
+    numbers = {"p": {test.what: p for test, p in zip(tests, corrected, strict=True)}}
+    if corrected[least] < _CLEAR:
+        return f"Not as they are. {tests[least].told} {tried} Recalibrate before use.", numbers
+    if distances:
+        told = min(distances, key=lambda test: test.p).told
     else:
-        told = "At no horizon are there enough events for a calibration curve; this rests on the times of all patients."
-    tried = f"{plural(len(corrected), 'test')} of calibration, corrected for their number"
-    least = min(corrected)
-    if least < _CLEAR:
-        return f"Not as they are. {told} ({tried}: {p_value(least)}.) Recalibrate before use.", numbers
-    little = "" if tests else f" With {plural(study.n_events, 'event')} that proves little."
-    return f"These tests do not speak against it. {told} ({tried}: {p_value(least)}.){little}", numbers
+        told = (
+            "At no horizon are there enough events for a calibration curve, and with "
+            f"{plural(study.n_events, 'event')} this proves little."
+        )
+    return f"These tests do not speak against it. {told} {tried}", numbers
+
+
+def _distance(study: Study, at: dict[str, Any]) -> _Test:
+    """Compare the mean distance of predicted and observed risk with that of a perfect model."""
+    null, when = at["ici_null"], f"by {study.when(at['horizon'])}"
+    told = (
+        f"Predicted and observed risk {when} differ by {100 * at['ici']:.1f} percentage points on average (ICI); a "
+        f"perfect model would show {100 * null['floor']:.1f} on these patients by chance, and in 95 of 100 cohorts "
+        f"less than {100 * null['null_95']:.1f}."
+    )
+    return _Test(f"ICI {when}", null["p_value"], told)
+
+
+def _slope(study: Study, at: dict[str, Any]) -> _Test | None:
+    """Test whether risks are spread out as they should be; None without an interval."""
+    slope, interval = at["slope"], at["slope_interval"]
+    if interval is None:
+        return None
+    # The side of the interval on which 1 lies tells how far away that is: intervals of slopes are skewed.
+    error = abs(slope - interval[0 if slope > 1 else 1]) / _Z
+    if not error > 0:  # also NaN
+        return None
+    spread = "are less spread out" if slope > 1 else "are more extreme"
+    when = f"by {study.when(at['horizon'])}"
+    shown = with_interval(slope, interval[0], interval[1], 2)
+    told = f"Predicted risks {when} {spread} than those observed (slope {shown}; 1 is perfect)."
+    return _Test(f"slope {when}", two_sided((slope - 1) / error), told)
 
 
 def _error(study: Study, sections: dict[str, Section]) -> str:
@@ -137,7 +170,17 @@ def _error(study: Study, sections: dict[str, Section]) -> str:
     )
 
 
+def _reference(study: Study) -> str:
+    if study.reference is not None:
+        return study.reference_name
+    return str((study.validation or {}).get("reference") or "another")
+
+
 def _difference(study: Study, sections: dict[str, Section]) -> str:
+    """Give the verdict of a validation; one set of patients, the present one, has none."""
+    if study.validation is not None and study.validation.get("verdict"):
+        verdict, behind = str(study.validation["verdict"]), str(study.validation.get("rests_on") or "")
+        return f"By refits to resamples of the training patients (validation): {verdict.rstrip('.')}. {behind}".strip()
     found = sections["discrimination"].numbers.get("difference", [])
     row = next((row for row in found if row["metric"] == "C-td"), None)
     if row is None:

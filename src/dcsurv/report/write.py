@@ -94,6 +94,7 @@ def write_report(
     data_name: str | None = None,
     outcome: OutcomeColumns | None = None,
     file_holds: str | None = None,
+    validation: Mapping[str, Any] | None = None,
     seen: bool = False,
     n_bootstrap: int = 200,
     random_state: int = 0,
@@ -138,6 +139,10 @@ def write_report(
     file_holds : str or None, default None
         What the model's file holds, in words, if it is not the model of this page: that of a page about held-out
         patients is often fitted again, to all of them.
+    validation : mapping or None, default None
+        What a validation of this way of fitting has found: ``to_dict()`` of what ``dcsurv.validate`` returns, or the
+        ``validation.json`` that it saved. Its verdict is the page's answer to whether the model is better than the
+        reference; without it the page does not give one.
     seen : bool, default False
         Whether the model was fitted to, or recalibrated with, these very patients; the page then warns.
     n_bootstrap : int, default 200
@@ -191,6 +196,7 @@ def write_report(
         data_name=data_name,
         outcome=outcome or ModelCard.outcome_of(model),
         file_holds=file_holds,
+        validation=validation,
         seen=seen,
     )
     folder = target.with_name(f"{target.stem}_figures")

@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patients().to_csv(path / "patients.csv", index=False)
     patients(90, seed=1).to_csv(path / "later.csv", index=False)
     common = ("fit", path / "patients.csv", *OUTCOME, "--unit", "days", "--horizons", "6m,1y,2y")
-    run(*common, "--model", "coxph", "-o", path / "cox.safetensors", "--bootstrap", 20)
+    run(*common, "--model", "coxph", "--evaluate", "holdout", "-o", path / "cox.safetensors", "--bootstrap", 20)
     run(*common, *SMALL, "--set", "n_members=2", "--evaluate", "none", "--jobs", 1, "-o", path / "ensemble.safetensors")
     X = patients().set_index("patient_id").drop(columns=["days", "died"])
     y = dcsurv.make_outcome(patients()["days"], patients()["died"])
@@ -121,7 +121,8 @@ def test_check_shows_columns_and_findings(folder: Path, tmp_path: Path) -> None:
 
 def test_fit_evaluates_then_fits_to_everybody(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "m.safetensors"
-    done = run("fit", folder / "patients.csv", *OUTCOME, *SMALL, "--model", "dcs", "--bootstrap", 10, "-o", output)
+    given = ("fit", folder / "patients.csv", *OUTCOME, *SMALL, "--model", "dcs", "--bootstrap", 10, "-o", output)
+    done = run(*given, "--evaluate", "holdout")
     shown = " ".join(done.stdout.split())
     assert "On 48 patients" in shown
     assert "fitted to all 240 patients" in shown
@@ -156,16 +157,38 @@ def test_fit_in_other_ways(folder: Path, tmp_path: Path) -> None:
     cox = ("fit", folder / "patients.csv", *OUTCOME, "--model", "coxph", "-o", tmp_path / "m.safetensors")
     done = run(*cox, "--evaluate", "cv", "--folds", 3, "--json")
     document = json.loads(done.stdout)
-    assert "fold 3 of 3" in done.stderr
+    assert "6 of 6 tasks" in done.stderr, "three folds, twice"
     found = document["card"]["evaluation"]
     assert found["patients"] == 240
-    assert all(row["sd"] is not None for row in found["metrics"] if row["metric"] == "C-td")
+    assert found["how"].startswith("3-fold cross-validation, 2 times, metrics of the pooled out-of-fold predictions")
+    assert all(row["lower"] < row["value"] < row["upper"] for row in found["metrics"] if row["metric"] == "C-td")
     kept = json.loads(run(*cox, "--no-refit", "--bootstrap", 0, "--json").stdout)["card"]
     assert kept["trained_on"] == "fitted to 192 of 240 patients, the others held out"
     assert dcsurv.load(tmp_path / "m.safetensors").training_summary_["patients"] == 192
     told = run(*cox, "--evaluate", "none", "--categorical", "stage", "--drop", "smoker", "--event-value", 0)
     assert "0 = event, 1 = censored (as told by --event-value)" in told.stdout
     assert "Not evaluated" in told.stdout
+
+
+def test_with_few_events_everybody_is_predicted_in_turn(folder: Path, tmp_path: Path) -> None:
+    """A fifth of these patients has 29 events; the file and `info` say how the numbers were made."""
+    output = tmp_path / "m.safetensors"
+    done = run("fit", folder / "patients.csv", *OUTCOME, "--model", "spline-cox", "--quick", "-o", output)
+    shown = " ".join(done.stdout.split())
+    assert re.search(r"A fifth of the patients would have about 29 events, too few to judge a model by", shown)
+    assert "On 240 patients" in shown
+    told = " ".join(run("info", output).stdout.split())
+    assert "5-fold cross-validation, metrics of the pooled out-of-fold predictions" in told
+    evaluation = ModelCard.of(dcsurv.load(output)).evaluation
+    assert evaluation is not None
+    found = dcsurv.validate(
+        dcsurv.SplineCox(), *model_input(folder / "patients.csv"), resamples=0, repeats=1,
+        metrics=["C-td", "IBS"],
+    ).performance.set_index("metric")  # fmt: skip
+    measured = {row["metric"]: row["value"] for row in evaluation["metrics"] if row["horizon"] is None}
+    for name in ("C-td", "IBS"):
+        assert measured[name] == pytest.approx(found.loc[name, "cross_validated"], abs=1e-3)  # other horizons, nodes
+    assert evaluation["reference"]["model"] == "CoxPH"
 
 
 def test_a_report_comes_with_the_fit(folder: Path, tmp_path: Path) -> None:

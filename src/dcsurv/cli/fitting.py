@@ -62,8 +62,9 @@ def fit(
 ) -> None:
     """Fit a model to a table of patients and write it to one file.
 
-    First a model is fitted to four fifths of the patients and evaluated on the others, beside CoxPH; then the model
-    that is written is fitted to all patients. The numbers tell how good this way of fitting is on new patients.
+    First models are fitted to parts of the patients and evaluated on the others, beside CoxPH: on a fifth, or with
+    few events on everybody in turn. Then the model that is written is fitted to all patients. The numbers tell how good
+    this way of fitting is on new patients.
     """
     o.check_output(output, data)
     if report is not None:
@@ -80,12 +81,14 @@ def fit(
         jobs=computing.workers, quick=computing.quick,
     )  # fmt: skip
     _show_warnings(shell, findings, estimator)
+    searched = settings is not None and searched_on_training_part(settings, cohort, computing.seed)
+    by = evaluation.chosen(cohort, holds_out=report is not None or searched)
     if settings is not None:
-        warn_of_tuning(settings, cohort, evaluation.evaluate, computing.seed)
+        warn_of_tuning(settings, cohort, by, computing.seed)
     shell.show()
     chosen = asked or choose_horizons(cohort.y, cohort.unit, last_usable_time(cohort.time, cohort.event))
     started = clock.monotonic()
-    fitted, card = _train_and_save(shell, estimator, cohort, chosen, evaluation, computing.seed, report, output)
+    fitted, card = _train_and_save(shell, estimator, cohort, chosen, by, evaluation, computing, report, output)
     show_families(shell, fitted)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
@@ -107,12 +110,18 @@ def _show_warnings(shell: Shell, findings: list[Finding], estimator: Any) -> Non
         show_findings(shell, warned)
 
 
+def searched_on_training_part(settings: Path, cohort: Cohort, seed: int) -> bool:
+    """Whether settings were searched on the very patients that a fit with this seed does not hold out."""
+    tuned_on = json.loads(settings.read_text(encoding="utf-8")).get("tuned_on", {})
+    return tuned_on.get("sha256") == cohort.digest and not tuned_on["all"] and tuned_on["seed"] == seed
+
+
 def warn_of_tuning(settings: Path, cohort: Cohort, evaluate: EvaluateBy, seed: int) -> None:
     """Say so if the search of the settings has seen the patients that now evaluate them."""
     tuned_on = json.loads(settings.read_text(encoding="utf-8")).get("tuned_on", {})
     if tuned_on.get("sha256") != cohort.digest or evaluate is EvaluateBy.NONE:
         return
-    if tuned_on["all"] or tuned_on["seed"] != seed or evaluate is EvaluateBy.CV:
+    if not searched_on_training_part(settings, cohort, seed) or evaluate is EvaluateBy.CV:
         note(
             "The settings were searched on patients who now also evaluate the model, so the numbers are a little too "
             "good. Search without --all and fit with the same --seed and --evaluate holdout to avoid it."
@@ -131,20 +140,24 @@ def _train_and_save(
     estimator: Any,
     cohort: Cohort,
     horizons: list[Horizon],
+    by: EvaluateBy,
     how: o.FitEvaluationOptions,
-    seed: int,
+    computing: o.ComputingOptions,
     report: Path | None,
     output: Path,
 ) -> tuple[Any, ModelCard]:
     """Evaluate as asked, fit the model to keep, give it its card and write it."""
-    from dcsurv.cohort.evaluation import cross_validate, hold_out
     from dcsurv.cohort.evaluation import fit as fit_to
+    from dcsurv.cohort.evaluation import hold_out
     from dcsurv.training import watch
 
+    seed = computing.seed
     found, kept = None, None
+    if by is EvaluateBy.CV:  # which has a bar of its own
+        found = _cross_validated(shell, estimator, cohort, horizons, how, computing)
     trained_on = f"fitted to all {plural(len(cohort), 'patient')}"
     with shell.steps() as step, watch(step.epoch):
-        if how.evaluate is EvaluateBy.HOLDOUT:
+        if by is EvaluateBy.HOLDOUT:
             with _offering_none():
                 held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=how.bootstrap, progress=step)
             found = held.evaluation
@@ -156,9 +169,6 @@ def _train_and_save(
                 report_held_out(report, held, cohort, horizons, how.bootstrap, seed, told)
             if not how.refit:
                 kept, trained_on = held.model, held_out_words(held, cohort)
-        elif how.evaluate is EvaluateBy.CV:
-            with _offering_none():
-                found = cross_validate(estimator, cohort, horizons, folds=how.folds, seed=seed, progress=step)
         if kept is None:
             step(f"fitting to all {plural(len(cohort), 'patient')}")
             kept = fit_to(estimator, cohort)
@@ -166,6 +176,30 @@ def _train_and_save(
         step(f"writing {output}")
         kept.save(output)
     return kept, card
+
+
+def _cross_validated(
+    shell: Shell,
+    estimator: Any,
+    cohort: Cohort,
+    horizons: list[Horizon],
+    how: o.FitEvaluationOptions,
+    computing: o.ComputingOptions,
+) -> Any:
+    """Evaluate by cross-validation, and say why if nobody has asked for it."""
+    from dcsurv.cohort.evaluation import TEST_SHARE
+    from dcsurv.validation.cross_validation import cross_validated
+
+    if how.evaluate is EvaluateBy.AUTO:
+        shell.say(
+            f"A fifth of the patients would have about {plural(round(TEST_SHARE * cohort.events), 'event')}, too few "
+            "to judge a model by: everybody is predicted in turn instead (cross-validation)."
+        )
+    with _offering_none():
+        return cross_validated(
+            estimator, cohort, horizons, folds=how.folds, seed=computing.seed, workers=computing.workers,
+            once=computing.quick,
+        )  # fmt: skip
 
 
 def held_out_words(held: Any, cohort: Cohort) -> str:

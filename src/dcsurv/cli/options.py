@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dcsurv.cli.groups import DescribedOption, OptionGroup, described
+from dcsurv.cohort import Cohort
 from dcsurv.cohort.errors import CohortError
 
 # Panels of the help, in which options stand that belong to no group.
@@ -176,6 +177,7 @@ def horizons_like_model(panel: str | None = None) -> DescribedOption:
 class EvaluateBy(StrEnum):
     """How a model is evaluated."""
 
+    AUTO = "auto"
     HOLDOUT = "holdout"
     CV = "cv"
     NONE = "none"
@@ -190,11 +192,11 @@ class FitEvaluationOptions(OptionGroup, panel=EVALUATION):
         EvaluateBy,
         described(
             help="On whom to evaluate: a fifth of the patients held out, everybody in turn (cross-validation), or "
-            "nobody.",
+            "nobody. auto: a fifth if it has about 50 events, else everybody in turn.",
             show_default=True,
         ),
-    ] = EvaluateBy.HOLDOUT
-    folds: Annotated[int, described(metavar="N", help="Folds of --evaluate cv.", min=2, show_default=True)] = 5
+    ] = EvaluateBy.AUTO
+    folds: Annotated[int, described(metavar="N", help="Folds of cross-validation.", min=2, show_default=True)] = 5
     refit: Annotated[
         bool,
         described(
@@ -207,7 +209,7 @@ class FitEvaluationOptions(OptionGroup, panel=EVALUATION):
 
     def check(self, report: Path | None) -> None:
         """Refuse what does not go together."""
-        if self.evaluate is EvaluateBy.HOLDOUT:
+        if self.evaluate in (EvaluateBy.AUTO, EvaluateBy.HOLDOUT):
             return
         if report is not None:
             raise CohortError("--report needs held-out patients: use it with --evaluate holdout.")
@@ -215,6 +217,15 @@ class FitEvaluationOptions(OptionGroup, panel=EVALUATION):
             raise CohortError(
                 "--no-refit keeps the model that was evaluated on held-out patients: use it with --evaluate holdout."
             )
+
+    def chosen(self, cohort: Cohort, *, holds_out: bool) -> EvaluateBy:
+        """Return how to evaluate: what asks for held-out patients decides, then how many events they have."""
+        from dcsurv.validation.cross_validation import one_split_is_enough
+
+        if self.evaluate is not EvaluateBy.AUTO:
+            return self.evaluate
+        holds_out = holds_out or not self.refit or one_split_is_enough(cohort)
+        return EvaluateBy.HOLDOUT if holds_out else EvaluateBy.CV
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How good a model is on patients that it has not seen: held out once, or in turn."""
+"""How good a model is on patients that it has not seen: a fifth of them, held out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.metrics.censoring import study_censoring
 from dcsurv.models import CoxPH, SurvivalModel
 from dcsurv.plain import plain
-from dcsurv.target import IntArray, fold_indices, train_test_indices
+from dcsurv.target import IntArray, train_test_indices
 
 # With fewer events in a test part, its numbers are noise.
 MIN_TEST_EVENTS = 5
@@ -184,48 +184,6 @@ def hold_out(
     return HeldOut(model, reference, train, test, evaluation)
 
 
-def cross_validate(
-    estimator: SurvivalModel,
-    cohort: Cohort,
-    horizons: Sequence[Horizon],
-    *,
-    folds: int,
-    seed: int,
-    progress: Progress,
-) -> Evaluation:
-    """Let every patient be held out once; numbers are means over the folds, with their spread."""
-    y = cohort.y
-    parts = fold_indices(y, n_folds=folds, random_state=seed)
-    for _, test in parts:
-        _require_events(cohort, test)
-    tables: dict[str, list[pd.DataFrame]] = {"model": [], "reference": []}
-    notes: list[str] = []
-    for k, (train, test) in enumerate(parts, start=1):
-        progress(f"fold {k} of {folds}: fitting to {len(train):,} patients, evaluating on {len(test):,}")
-        model = fit(clone(estimator), cohort, train)
-        found = _measure(model, cohort, train, test, horizons, 0, seed)
-        tables["model"].append(found.table)
-        notes += found.unmeasured  # not what is special about one fold
-        if not isinstance(model, CoxPH):
-            try:
-                reference = fit(CoxPH(time_unit=cohort.unit), cohort, train)
-                beside = _measure(reference, cohort, train, test, horizons, 0, seed, found.follow_up)
-                tables["reference"].append(beside.table)
-            except ValueError as error:
-                notes.append(f"CoxPH, for comparison, could not be fitted in fold {k}: {error}")
-    how = (
-        f"{folds}-fold cross-validation with the same share of events in every fold (seed {seed}); mean over the folds"
-    )
-    return Evaluation(
-        how,
-        len(cohort),
-        cohort.events,
-        _mean(tables["model"]),
-        _mean(tables["reference"]) if tables["reference"] else None,
-        tuple(dict.fromkeys(notes)),
-    )
-
-
 def fit(estimator: SurvivalModel, cohort: Cohort, rows: IntArray | None = None) -> SurvivalModel:
     """Fit to some patients; a training that Ctrl-C cut short is no model."""
     chosen = cohort if rows is None else cohort.take(rows)
@@ -266,16 +224,6 @@ def _require_events(cohort: Cohort, test: IntArray) -> None:
             "too few to evaluate a model.",
             remedy="Fit without an evaluation, or bring more patients.",
         )
-
-
-def _mean(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    whole = pd.concat(tables)
-    grouped = whole.groupby(["metric", "horizon"], dropna=False, sort=False)
-    out = grouped["value"].agg(value="mean", sd="std").reset_index()
-    out["floor"] = grouped["floor"].mean().to_numpy()  # of one fold, as the values are
-    out["counted"] = grouped["counted"].mean().to_numpy()
-    # The folds may differ in what their weights follow; the notes say so.
-    return out.merge(whole[["metric", "convention"]].drop_duplicates("metric"), on="metric")
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

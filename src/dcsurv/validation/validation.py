@@ -117,7 +117,8 @@ class Validation:
 
         Columns ``metric, horizon``; ``cross_validated``, the number to report: the metric of the pooled out-of-fold
         predictions, mean over the repeats, with ``lower`` and ``upper``, and for metrics that no model brings to 0
-        ``floor``, ``null_95`` and ``p_value`` as :func:`dcsurv.metrics.evaluate` has them; ``apparent``, on the
+        ``floor``, ``null_95`` and ``p_value``, as :func:`dcsurv.metrics.evaluate` has them, like ``counted`` and
+        ``convention``; ``apparent``, on the
         patients that it was fitted to; ``optimism_corrected``, by the bootstrap, and ``monte_carlo``, its standard
         error from the number of resamples.
         """
@@ -140,6 +141,7 @@ class Validation:
         for column, over_repeats in (("floor", np.mean), ("null_95", np.mean), ("p_value", np.median)):
             tables = [by_key(table, column) for table in found.pooled.tables]
             out[column] = [over_repeats([one.get(key, np.nan) for one in tables]) for key in keys]
+        out[["counted", "convention"]] = first[["counted", "convention"]]
         bootstrap = self.bootstrap if role == "model" else self.reference_bootstrap
         if bootstrap is not None:
             for column, name in (("apparent", "apparent"), ("corrected", "optimism_corrected"), ("monte_carlo",) * 2):

@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands small \
-	validation neutral datasets clean
+.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands \
+	simulation small validation neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -70,6 +70,10 @@ stacking: $(VENV)/.development
 truth: $(VENV)/.development
 	$(BIN)/python benchmarks/truth.py
 	$(BIN)/python benchmarks/truth.py --repeats 2 --model "random survival forest" --model "gradient boosting"
+
+# Whether p-values and intervals hold where the truth is known (half an hour); writes docs/results/simulation.
+simulation: $(VENV)/.development
+	$(BIN)/python benchmarks/simulation.py
 
 # How often bands and bounds hold the truth in simulated cohorts; writes docs/results/bands.
 bands: $(VENV)/.development

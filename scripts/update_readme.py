@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,14 @@ def truth() -> str:
     return "\n\n".join(parts) if (RESULTS / "truth" / "README.md").exists() else _NOT_RUN
 
 
+def simulation(heading: str) -> str:
+    """Return a section of the study of inference, without its heading."""
+    path = RESULTS / "simulation" / "README.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = re.search(rf"(?ms)^## {heading}$\n(.*?)(?=^## |\Z)", text)
+    return found[1].strip() if found else _NOT_RUN
+
+
 def _of_bands(header: str) -> str:
     """Return a table of the study of bands and bounds."""
     return _result("bands", header) if (RESULTS / "bands" / "README.md").exists() else _NOT_RUN
@@ -410,6 +419,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "former": former,
     "goals": goals,
     "truth": truth,
+    "simulation-goals": partial(simulation, "Goals"),
+    "simulation-sizes": partial(simulation, "Sizes"),
+    "simulation-power": partial(simulation, "Power"),
+    "simulation-coverage": partial(simulation, "Coverage"),
+    "simulation-decisions": partial(simulation, "Decisions"),
+    "simulation-bias": partial(simulation, "Bias"),
+    "simulation-printed": partial(simulation, "Printed"),
     "bands": lambda: _of_bands("| what |"),
     "bounds": lambda: _of_bands("| bound |"),
     "small": small,

@@ -49,7 +49,7 @@ class ValidationOptions(OptionGroup, panel="Validation"):
             min=0,
             show_default=True,
         ),
-    ] = 25
+    ] = 20
     repeats: Annotated[
         int, described(metavar="N", help="How often patients are dealt into folds.", min=1, show_default=True)
     ] = 3

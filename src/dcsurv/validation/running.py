@@ -59,7 +59,7 @@ def validate(
     by: Any = None,
     horizons: npt.ArrayLike | None = None,
     metrics: Sequence[str | Metric] | None = None,
-    resamples: int = 25,
+    resamples: int = 20,
     repeats: int = 3,
     folds: int = 5,
     confidence: float = 0.95,
@@ -92,8 +92,8 @@ def validate(
         Times of interest; None: the quartiles of the event times.
     metrics : sequence of str or Metric, or None, default None
         Which to compute; see :func:`dcsurv.metrics.evaluate`.
-    resamples : int, default 25
-        Bootstrap samples to refit to, for optimism and instability; 0 for none. 25 give a first answer, 200 one for the
+    resamples : int, default 20
+        Bootstrap samples to refit to, for optimism and instability; 0 for none. 20 give a first answer, 200 one for the
         record; the column ``monte_carlo`` says what the number costs.
     repeats : int, default 3
         How often the patients are dealt into folds anew.

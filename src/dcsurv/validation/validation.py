@@ -264,7 +264,7 @@ class Validation:
     def _unstable(self) -> Instability:
         if self.instability is None:
             raise ValueError(
-                "there are no bootstrap samples to see instability in; validate with resamples=25 or more."
+                "there are no bootstrap samples to see instability in; validate with resamples=20 or more."
             )
         return self.instability
 

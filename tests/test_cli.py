@@ -160,7 +160,7 @@ def test_fit_in_other_ways(folder: Path, tmp_path: Path) -> None:
     assert "6 of 6 tasks" in done.stderr, "three folds, twice"
     found = document["card"]["evaluation"]
     assert found["patients"] == 240
-    assert found["how"].startswith("3-fold cross-validation, 2 times, metrics of the pooled out-of-fold predictions")
+    assert found["how"].startswith("3-fold cross-validation, 2 times: metrics of the out-of-fold predictions")
     assert all(row["lower"] < row["value"] < row["upper"] for row in found["metrics"] if row["metric"] == "C-td")
     kept = json.loads(run(*cox, "--no-refit", "--bootstrap", 0, "--json").stdout)["card"]
     assert kept["trained_on"] == "fitted to 192 of 240 patients, the others held out"
@@ -178,7 +178,7 @@ def test_with_few_events_everybody_is_predicted_in_turn(folder: Path, tmp_path: 
     assert re.search(r"A fifth of the patients would have about 29 events, too few to judge a model by", shown)
     assert "On 240 patients" in shown
     told = " ".join(run("info", output).stdout.split())
-    assert "5-fold cross-validation, metrics of the pooled out-of-fold predictions" in told
+    assert "5-fold cross-validation: metrics of the out-of-fold predictions" in told
     evaluation = ModelCard.of(dcsurv.load(output)).evaluation
     assert evaluation is not None
     found = dcsurv.validate(

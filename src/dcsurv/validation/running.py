@@ -269,8 +269,8 @@ class _Plan:
         again = "" if self.repeats == 1 else f", {self.repeats} times"
         drawn = f"; {self.resamples} bootstrap samples" if self.resamples else ""
         return (
-            f"{self.folds}-fold cross-validation{again}, metrics of the pooled out-of-fold predictions{drawn} (seed "
-            f"{self.random_state})"
+            f"{self.folds}-fold cross-validation{again}: metrics of the out-of-fold predictions, ranking within "
+            f"folds, the others of all patients together{drawn} (seed {self.random_state})"
         )
 
 

@@ -115,12 +115,12 @@ class Validation:
     def performance(self) -> pd.DataFrame:
         """How good the model is on new patients.
 
-        Columns ``metric, horizon``; ``cross_validated``, the number to report: the metric of the pooled out-of-fold
-        predictions, mean over the repeats, with ``lower`` and ``upper``, and for metrics that no model brings to 0
-        ``floor``, ``null_95`` and ``p_value``, as :func:`dcsurv.metrics.evaluate` has them, like ``counted`` and
-        ``convention``; ``apparent``, on the
-        patients that it was fitted to; ``optimism_corrected``, by the bootstrap, and ``monte_carlo``, its standard
-        error from the number of resamples.
+        Columns ``metric, horizon``; ``cross_validated``, the number to report: the metric of the out-of-fold
+        predictions, of ranking within folds, otherwise of all patients together, mean over the repeats, with ``lower``
+        and ``upper``, and for metrics that no model brings to 0 ``floor``, ``null_95`` and ``p_value``, as
+        :func:`dcsurv.metrics.evaluate` has them, like ``counted`` and ``convention``; ``apparent``, on the patients
+        that it was fitted to; ``optimism_corrected``, by the bootstrap, and ``monte_carlo``, its standard error from
+        the number of resamples.
         """
         return self._performance("model")
 

@@ -29,7 +29,8 @@ every_map = pytest.mark.parametrize("name", MAPS)
 
 
 def ranking(y: Any, curves: Any) -> tuple[float, float]:
-    return concordance_index_td(y, curves), cumulative_dynamic_auc(y, curves, tied_tol=1e-8).mean
+    # Equal values alone are ties: a map may bring two patients closer than the default tolerance, and one pair shows.
+    return concordance_index_td(y, curves), cumulative_dynamic_auc(y, curves, tied_tol=0.0).mean
 
 
 def simulated(seed: int, n: int = 3000) -> tuple[Any, SurvivalCurves, SurvivalCurves]:

@@ -316,7 +316,7 @@ def test_metric_table_without_print_and_with_gaps():
 
 
 def test_an_unknown_metric_makes_no_claim_about_what_is_better():
-    assert figures.metric_table(ours("E50")).get_supxlabel() == "E50, mean ± sd"
+    assert figures.metric_table(ours("E75")).get_supxlabel() == "E75, mean ± sd"
     assert figures.metric_table(ours("ICI@Q2")).get_supxlabel() == "ICI@Q2 (lower is better), mean ± sd"
 
 

@@ -35,7 +35,7 @@ from dcsurv.models import (
     Kamran,
     SplineAFT,
     SplineCox,
-    base,
+    curve_model,
     paper_settings,
 )
 from dcsurv.models.baseline import MAX_NODES, thinned
@@ -134,7 +134,7 @@ def test_prediction_in_chunks_is_the_same(
 ) -> None:
     (X, _), model = metabric, fitted[name]
     whole = model.predict_survival_function(X[800:850]).values
-    monkeypatch.setattr(base, "_CHUNK_NUMBERS", 7 * model.numbers_per_row())
+    monkeypatch.setattr(curve_model, "_CHUNK_NUMBERS", 7 * model.numbers_per_row())
     sizes = []
     survival = type(model).survival_at_nodes
     monkeypatch.setattr(type(model), "survival_at_nodes", lambda self, X: sizes.append(len(X)) or survival(self, X))

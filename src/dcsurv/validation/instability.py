@@ -94,7 +94,7 @@ class Instability:
         Returns
         -------
         int
-            The last index of :attr:`risk` and :attr:`refits`.
+            The last index of ``risk`` and ``refits``.
         """
         if horizon is None:
             return len(self.horizons) // 2

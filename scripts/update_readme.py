@@ -48,6 +48,63 @@ def bench() -> str:
     return _table(["what", "against", "times faster"], [(what, peer, f"{ratio:.1f}") for what, peer, ratio in rows])
 
 
+def fit_speed() -> str:
+    """Return what a fit of the default model costs beside others, as `make bench` wrote it."""
+    results = _benchmarks()
+    sizes = {"metabric": "METABRIC, 1,523 rows", "support": "SUPPORT, 7,098 rows"}
+    rows = [
+        (f"fit, {sizes.get(name, '100,000 simulated rows')}", "the version before", one["times_less_cpu"])
+        for name, one in results["fit_vs_before"].items()
+    ]
+    peers = {"forest": "scikit-survival's forest, 100 trees", "boosting": "scikit-survival's boosting, 100 trees"}
+    rows += [
+        (f"fit, {sizes['support']}", peer, 1 / results["fit_vs_peers"][name]["ratio"]) for name, peer in peers.items()
+    ]
+    return _table(["what", "against", "times less CPU"], [(what, peer, f"{ratio:.1f}") for what, peer, ratio in rows])
+
+
+def fit_size() -> str:
+    """Return how a fit grows with the table."""
+    results = _benchmarks()
+    million, growth = results["fit_of_a_million"], results["fit_growth"]
+    rows = [
+        (
+            "CPU of a fit to 1,000,000 rows x 20 features, as a multiple of lifelines' CoxPH",
+            f"{million['times_cox']:.1f}",
+        ),
+        ("its most memory above the table (GB)", f"{million['gb_above_table']:.2f}"),
+        ("exponent of CPU in rows, 10,000 to 1,000,000", f"{growth['rows']['exponent']:.2f}"),
+        ("exponent of CPU in features, 10 to 2,000", f"{growth['features']['exponent']:.2f}"),
+    ]
+    return _table(["what", "measured"], rows)
+
+
+def fit_profile() -> str:
+    """Return where the time of a fit goes."""
+    profile = _benchmarks()["fit_profile"]
+    first = next(iter(profile.values()))
+    rows = [
+        (part, *(f"{100 * one[part] / one['all']:.0f} %" for one in profile.values()))
+        for part in first
+        if part != "all"
+    ]
+    return _table(["share of CPU", *(name.upper() for name in profile)], rows)
+
+
+def step_profile() -> str:
+    """Return where the time of a step of five networks goes, as multiples of its matrix products."""
+    parts = _benchmarks()["step_profile"]
+    products = parts["matrix products alone"]
+    return _table(
+        ["part of a step", "times its matrix products"], [(k, f"{v / products:.2f}") for k, v in parts.items()]
+    )
+
+
+def fit_quality() -> str:
+    """Return the paired differences to the version before, as `benchmarks/fit_quality.py` wrote them."""
+    return _table_of(RESULTS / "speed" / "README.md")
+
+
 def large() -> str:
     """Return seconds and memory of the large jobs of `make bench`."""
     results = _benchmarks()
@@ -413,6 +470,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "quality": quality,
     "bench": bench,
     "large": large,
+    "fit-speed": fit_speed,
+    "fit-size": fit_size,
+    "fit-profile": fit_profile,
+    "step-profile": step_profile,
+    "fit-quality": fit_quality,
     "pairs": pairs,
     "models": models,
     "calibrated": calibrated,

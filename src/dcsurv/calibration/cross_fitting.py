@@ -93,7 +93,7 @@ def cross_fit(
     dealt = [(f, fold, k) for f, n in enumerate(n_seeds) for fold in range(len(folds)) for k in range(n)]
     parts = [_Part(f, fold, k, seeded(templates[f], seed)) for (f, fold, k), seed in zip(dealt, seeds, strict=True)]
     tasks = _tasks(parts, templates)
-    train = joblib.delayed(_train)
+    train = joblib.delayed(train_members)
     fitted = joblib.Parallel(n_jobs=n_jobs)(
         train([part.member for part in task], [folds[part.fold] for part in task], X, y, weight, nodes)
         for task in tasks
@@ -122,7 +122,7 @@ def _tasks(parts: Sequence[_Part], templates: Sequence[SurvivalEstimator]) -> li
     return list(together.values())
 
 
-def _train(
+def train_members(
     members: Sequence[SurvivalEstimator],
     folds: Sequence[tuple[IntArray, IntArray]],
     X: Features,

@@ -18,6 +18,7 @@ from dcsurv.datasets import simulate
 from dcsurv.kinds import kind_named
 from dcsurv.models.bends import curvature, find_bends, natural_spline, place_knots
 from dcsurv.models.cox_inference import RiskSets
+from dcsurv.models.drawn import representatives
 from dcsurv.models.partial_likelihood import PartialLikelihood
 from dcsurv.models.penalised import Penalties, fit_penalised
 
@@ -91,6 +92,48 @@ def test_more_columns_than_patients_are_turned_and_come_back():
     chosen = SplineCox(preprocess=None).fit(X, y)
     assert chosen.coef_.shape == (90,)
     assert 0 < chosen.degrees_of_freedom_["straight"] < 60
+
+
+def test_very_many_columns_are_turned_to_the_longest_axes(monkeypatch):
+    """Columns made of few others have few axes, and lose nothing."""
+    X, y, _ = drawn(200, lambda X: X[:, 0], columns=5)
+    many = X @ np.random.default_rng(1).normal(size=(5, 40))
+    exact = SplineCox(knots=0, preprocess=None).fit(many, y)
+    monkeypatch.setattr("dcsurv.models.additive._MOST_AXES", 5)
+    turned = SplineCox(knots=0, preprocess=None, penalty=exact.penalties_["straight"]).fit(many, y)
+    np.testing.assert_allclose(turned.coef_, exact.coef_, atol=1e-4)
+    assert sum(turned.degrees_of_freedom_.values()) < 5.001
+
+
+@pytest.mark.parametrize("rare", [False, True])
+def test_some_of_very_many_patients_stand_for_all(rare, monkeypatch):
+    X, y, _ = drawn(6000, lambda X: 0.6 * X[:, 0] - 0.4 * X[:, 1])
+    if rare:
+        y["event"] &= np.random.default_rng(2).random(6000) < 0.15
+    everybody = SplineCox(preprocess=None).fit(X, y)
+    monkeypatch.setattr("dcsurv.models.additive._MOST_PATIENTS", 3000)
+    monkeypatch.setattr("dcsurv.models.additive._FIRST_PATIENTS", 500)
+    some = SplineCox(preprocess=None).fit(X, y)
+    rows, weight = representatives(y, None, 3000)
+    assert some.training_summary_["fitted_to"] == len(rows) == 3000
+    assert y["event"][rows].sum() == (y["event"].sum() if rare else 3000 * y["event"].sum() // 6000)
+    # They stand for as many of either kind, up to one factor, and have the same last time.
+    ratio = weight[~y["event"][rows]].sum() / y["event"][rows].sum()
+    assert ratio == pytest.approx((~y["event"]).sum() / y["event"].sum())
+    assert y["time"][rows].max() == y["time"].max()
+    np.testing.assert_allclose(some.coef_, everybody.coef_, atol=0.1)
+    times = np.quantile(y["time"], [0.2, 0.5, 0.8])
+    curves = [model.predict_survival_function(X[:200], times).values for model in (some, everybody)]
+    assert np.abs(curves[0] - curves[1]).mean() < 0.02
+
+
+def test_weights_go_on_counting_among_those_who_stand_for_all():
+    _, y, _ = drawn(500, lambda X: X[:, 0])
+    given = np.where(np.arange(500) % 2, 0.0, 3.0)
+    rows, weight = representatives(y, given, 200)
+    assert (rows % 2 == 0).all()
+    np.testing.assert_array_equal(weight[y["event"][rows]], 3.0)
+    np.testing.assert_array_equal(representatives(y, given, 500)[1], given)
 
 
 def test_chosen_penalties_make_the_data_likeliest():

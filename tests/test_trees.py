@@ -293,6 +293,19 @@ def test_few_patients_and_many_features_make_no_extreme_curves(model: Any) -> No
 
 
 @both
+def test_some_of_very_many_patients_stand_for_all(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = simulate("independent", 3000)
+    monkeypatch.setattr("dcsurv.models.hazard_trees._MOST_PATIENTS", 1200)
+    fitted = clone(model).fit(cohort.X[:2500], cohort.y[:2500])
+    assert fitted.training_summary_["fitted_to"] == 1200
+    times = np.quantile(cohort.y["time"], [0.25, 0.5, 0.75])
+    predicted = fitted.predict_survival_function(cohort.X[2500:], times).values
+    truth = cohort.truth(times)[2500:]
+    assert np.abs(predicted.mean(axis=0) - truth.mean(axis=0)).max() < 0.03
+    assert np.abs(predicted - truth).mean() < 0.08
+
+
+@both
 def test_weights_are_repeated_rows_to_the_likelihood(model: Any) -> None:
     """To rows, expectations and baseline; which patients are drawn together is chance."""
     X, y = patients()

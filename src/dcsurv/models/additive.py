@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dcsurv.models.base import Features
 from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
 from dcsurv.models.cox_summary import model_columns
+from dcsurv.models.drawn import representatives
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.penalised import PenalisedFit, Penalties
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
@@ -23,6 +24,9 @@ from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
 _EVENTS_PER_KNOT, _MOST_KNOTS = 50, 6
 # With more columns than this, or than half the patients, effects are straight; there are so many bends in all.
 _MOST_BENT, _MOST_BENDS = 150, 200
+# With more straight effects than this, or than patients, those along the longest principal axes are found: as many.
+# Newton's steps take the cube of their number.
+_MOST_AXES = 1000
 # Beyond the training patients' values an effect goes on for this share of their range, and is held then.
 _MARGIN = 0.25
 # Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
@@ -31,6 +35,11 @@ _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
 # Few events cannot tell a bend from chance. With fewer than the first number, bends are penalised more than straight
 # effects; how much at least where straight effects are penalised away fades around the second.
 _EVENTS_TO_BEND, _EVENTS_TO_BEND_FREELY = 300.0, 150.0
+
+# A few hundred coefficients are as sure with the events among so many patients as anybody will ask for.
+_MOST_PATIENTS = 50_000
+# With more than twice as many patients, coefficients and penalties are first found with every so manieth.
+_FIRST_PATIENTS = 10_000
 
 _OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
 
@@ -52,7 +61,7 @@ class EffectTerms:
     bends
         Of these, where they have any.
     axes
-        If there were more terms than patients: the directions that ``terms`` holds instead, (columns, terms).
+        If there were very many terms: the directions that ``terms`` holds instead, (columns, terms).
     """
 
     terms: FloatArray
@@ -115,10 +124,15 @@ class AdditiveEstimator(SurvivalEstimator):
         scaled = (columns - self.center_) / self.scale_
         varying = np.flatnonzero(self.upper_ > self.lower_)
         bends = self._find_bends(scaled, varying, weight, events)
-        terms = np.column_stack([scaled[:, varying], *(one(scaled[:, one.column]) for one in bends)])
-        n, p = terms.shape
+        n, p = len(scaled), len(varying) + sum(one.mix.shape[1] for one in bends)
+        terms = np.empty((n, p))
+        terms[:, : len(varying)] = scaled[:, varying]
+        end = len(varying)
+        for one in bends:
+            terms[:, end : end + one.mix.shape[1]] = one(scaled[:, one.column])
+            end += one.mix.shape[1]
         axes = None
-        if len(varying) == p > n:  # one penalty on all of them: any axes will do, and there are fewer than n
+        if len(varying) == p > min(n, _MOST_AXES):  # one penalty on all of them: any axes will do
             terms, axes = _turned(terms)
         per_event = events * max(1.0, p / max(terms.shape[1], 1))  # a penalty that halves coefficients, roughly
         group = (np.arange(terms.shape[1]) >= len(varying)).astype(np.int64)
@@ -241,15 +255,31 @@ class AdditiveEstimator(SurvivalEstimator):
 
 
 def counted(X: Features, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
-    """Return columns, times, events and weights, of mean 1, of the patients who count."""
-    rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
-    weight = np.ones(len(rows)) if weight is None else weight[rows] / weight[rows].mean()
+    """Return columns, times, events and weights of the patients who count; the mean weight of all of them is 1."""
+    if weight is not None:
+        weight = weight / weight[weight > 0].mean()
+    rows, weight = representatives(y, weight, _MOST_PATIENTS)
+    if weight is None:
+        weight = np.ones(len(rows))
+    rows, weight = rows[weight > 0], weight[weight > 0]
     return X[rows].astype(np.float64), y["time"][rows], y["event"][rows], weight
 
 
+def first_look(n: int) -> slice:
+    """Return the patients with whom coefficients are found roughly: all, or some thousand that are evenly chosen."""
+    return slice(None, None, max(n // _FIRST_PATIENTS, 1))
+
+
 def _turned(terms: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return terms along their principal axes, without those of no length, and the axes as columns."""
-    squares, left = np.linalg.eigh(terms @ terms.T)
-    kept = squares > 1e-10 * squares[-1]
-    length = np.sqrt(squares[kept])
-    return left[:, kept] * length, terms.T @ (left[:, kept] / length)
+    """Return terms along their longest principal axes, without those of no length, and the axes as columns."""
+    from scipy.linalg import eigh
+
+    n, p = terms.shape
+    wide = p > n
+    squares = terms @ terms.T if wide else terms.T @ terms
+    length, found = eigh(squares, subset_by_index=[max(len(squares) - _MOST_AXES, 0), len(squares) - 1])
+    kept = length > 1e-10 * length[-1]
+    axes = found[:, kept]
+    if wide:
+        axes = terms.T @ (axes / np.sqrt(length[kept]))
+    return terms @ axes, axes

@@ -23,6 +23,9 @@ class BoostedHazards(HazardTreesEstimator):
     each without one fold of the patients; they stop together, when those left out stop gaining, and their mean is f.
     The baseline h0 is Breslow's, with every patient's hazard predicted by the trees that have not seen them.
 
+    Of more than 40,000 patients that many stand for all: half of them with an event or more, evenly chosen along their
+    times, and weighted; ``training_summary_["fitted_to"]`` has the number.
+
     Parameters
     ----------
     learning_rate

@@ -10,6 +10,7 @@ import numpy as np
 
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import thinned
+from dcsurv.models.drawn import representatives
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.network import as_random_state
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
@@ -27,6 +28,8 @@ _MOST_BLOCKS = 5
 # A tree that is one of hundreds gains nothing from more, and takes longer.
 _ENOUGH_FEATURES = 10
 _ENOUGH_PATIENTS = 2000
+# All trees together learn hardly more from more patients, which would take time and memory for each of them.
+_MOST_PATIENTS = 40_000
 
 _SHARE = Number(above=0, most=1)
 
@@ -96,20 +99,22 @@ class HazardTreesEstimator(SurvivalEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
-        order = np.argsort(y["time"], kind="stable")
-        X, y, weight = X[order], y[order], None if weight is None else weight[order]
+        rows, weight = representatives(y, weight, _MOST_PATIENTS)
+        # Neighbours with as many blocks each: a processor that guesses how long a loop will be is right.
+        order = np.argsort(y["time"][rows], kind="stable")
+        X, y, weight = X[rows[order]], y[rows[order]], None if weight is None else weight[order]
         blocks = self._blocks(y, weight)
-        rows = blocks.rows(y, weight)
+        block_rows = blocks.rows(y, weight)
         growth = Growth(
             max_depth=self.max_depth,
             min_leaf=self.min_leaf,
             max_features=self.max_features or min(1.0, _ENOUGH_FEATURES / (X.shape[1] + 1)),
             subsample=self.subsample or min(self.largest_share, _ENOUGH_PATIENTS / len(y)),
         )
-        self.trees_, left_out, summary = self.grow(X, rows, growth, np.random.RandomState(seed))
+        self.trees_, left_out, summary = self.grow(X, block_rows, growth, np.random.RandomState(seed))
         # Trees fit the patients that they have seen too well to be asked how many events were to be expected of them.
-        self.baseline_ = BlockHazard.estimated(blocks, y, rows, _relative(left_out))
-        return {"seed": seed, "blocks": blocks.n_blocks, "trees": len(self.trees_), **summary}
+        self.baseline_ = BlockHazard.estimated(blocks, y, block_rows, _relative(left_out))
+        return {"seed": seed, "fitted_to": len(y), "blocks": blocks.n_blocks, "trees": len(self.trees_), **summary}
 
     def _blocks(self, y: Outcome, weight: FloatArray | None) -> TimeBlocks:
         mass = np.where(y["event"], 1.0 if weight is None else weight, 0.0)

@@ -160,9 +160,8 @@ def fit_penalised(
         step = _inverse(information, ridge) @ target - coef
         moved = likelihood.terms @ step
         longest = float(np.abs(moved).max())
-        share = _share(likelihood, point, linear, moved, coef, step, ridge, longest)
+        share, point = _share(likelihood, point, linear, moved, coef, step, ridge, longest)
         coef, linear = coef + share * step, linear + share * moved
-        point = likelihood.evaluate(coef, linear)
         information = likelihood.information(point)
         if share * longest < smallest_step:
             break
@@ -192,17 +191,18 @@ def _share(
     step: FloatArray,
     ridge: FloatArray,
     longest: float,
-) -> float:
-    """Return how much of a step to take, so that the penalised likelihood does not fall."""
+) -> tuple[float, Any]:
+    """Return how much of a step to take, so that the penalised likelihood does not fall, and the likelihood there."""
     before = point.value - 0.5 * ridge @ coef**2
     allowed = before - 1e-11 * abs(before)  # rounding
     share = min(1.0, _LONGEST_STEP / longest) if longest > 0 else 1.0
     for _ in range(_MAX_HALVINGS):
         there = coef + share * step
-        if likelihood.evaluate(there, linear + share * moved).value - 0.5 * ridge @ there**2 >= allowed:
-            return share
+        after = likelihood.evaluate(there, linear + share * moved)
+        if after.value - 0.5 * ridge @ there**2 >= allowed:
+            return share, after
         share /= 2
-    return 0.0
+    return 0.0, point
 
 
 def choose_penalties(
@@ -263,7 +263,8 @@ def _inverse(information: FloatArray, ridge: FloatArray) -> FloatArray:
         factor, failed = dpotrf(information + np.diag(ridge + added), lower=1)
         if not failed:
             inverse, _ = dpotri(factor, lower=1)
-            out: FloatArray = np.tril(inverse) + np.tril(inverse, -1).T
+            out: FloatArray = inverse + inverse.T  # its upper half is 0
+            np.fill_diagonal(out, inverse.diagonal())
             return out
         # Rounding has made it indefinite: columns that determine each other, and hardly a penalty.
         added = max(10 * added, 1e-12 * float(np.trace(information)), 1e-12)

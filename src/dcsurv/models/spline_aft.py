@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dcsurv.curves import Interpolation
 from dcsurv.kinds import ModelKind, register
-from dcsurv.models.additive import AdditiveEstimator, counted
+from dcsurv.models.additive import AdditiveEstimator, counted, first_look
 from dcsurv.models.aft_likelihood import DISTRIBUTIONS, PULL, AFTLikelihood, Distribution
 from dcsurv.models.base import Features
 from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
@@ -116,17 +117,24 @@ class SplineAFT(AdditiveEstimator):
         log_time = np.log(np.maximum(time / self.unit_, _SHORTEST))
         design, clock = self.effect_terms(columns, events, weight), self._find_clock(log_time[event], weight[event])
         times = np.column_stack([log_time, *(one(log_time) for one in clock)])
-        speeds = np.column_stack([np.ones(events), *(one.slope(log_time[event]) for one in clock)])
+
+        def likelihood(of: slice) -> AFTLikelihood:
+            at = log_time[of][event[of]]
+            speeds = np.column_stack([np.ones(len(at)), *(one.slope(at) for one in clock)])
+            known = DISTRIBUTIONS[self.distribution or "weibull"]
+            return AFTLikelihood(design.terms[of], times[of], speeds, event[of], weight[of], known)
+
         names, penalties = design.names, design.penalties
         group = np.r_[-1, design.group, -1, np.full(times.shape[1] - 1, len(names))]
         if clock:
             names = (*names, "clock")
             penalties = penalties.and_another(events, _LEAST_PENALTY, _MOST_PENALTY_PER_EVENT * events)
-        likelihoods = {
-            name: AFTLikelihood(design.terms, times, speeds, event, weight, DISTRIBUTIONS[name])
-            for name in (DISTRIBUTIONS if self.distribution is None else [self.distribution])
-        }
-        self.distribution_, found = likeliest(likelihoods, group, penalties)
+        some = first_look(len(time))
+        looked_at = likelihood(some)
+        candidates = list(DISTRIBUTIONS) if self.distribution is None else [self.distribution]
+        self.distribution_, found = likeliest(looked_at, candidates, group, penalties)
+        best = (looked_at if some.step == 1 else likelihood(slice(None))).of(DISTRIBUTIONS[self.distribution_])
+        found = fit_penalised(best, group, penalties.from_here(found.penalty), found.coef)
         a = 1 + design.terms.shape[1]
         self.sigma_ = 1.0 / float(found.coef[a])
         self.intercept_ = float(found.coef[0]) * self.sigma_ + float(np.log(self.unit_))
@@ -135,7 +143,7 @@ class SplineAFT(AdditiveEstimator):
         self.times_ = self._place_nodes(self._location(columns), float(time.max()) or 1.0)
         log_likelihood = found.log_likelihood + 0.5 * PULL / self.sigma_**2
         log_likelihood -= float(weight[event] @ (log_time[event] + np.log(self.unit_)))  # of T, not of log T
-        return self.keep_summary(names, found, log_likelihood)
+        return {**self.keep_summary(names, found, log_likelihood), "fitted_to": len(time)}
 
     def _find_clock(self, log_time: FloatArray, weight: FloatArray) -> list[Bends]:
         """Return the bends of log time, fitted to the times of the events; none or one entry."""
@@ -201,13 +209,15 @@ class SplineAFT(AdditiveEstimator):
         self.times_ = times
 
 
-def likeliest(likelihoods: dict[str, AFTLikelihood], group: IntArray, penalties: Penalties) -> tuple[str, PenalisedFit]:
-    """Return the distribution under which the data are likeliest, and its fit.
+def likeliest(
+    likelihood: AFTLikelihood, names: Sequence[str], group: IntArray, penalties: Penalties
+) -> tuple[str, PenalisedFit]:
+    """Return the distribution under which the data are likeliest, and a rough fit of it.
 
-    Each is fitted roughly, beginning where the one before ended; only the best is fitted to the end.
+    Each is fitted beginning where the one before ended.
     """
-    first = next(iter(likelihoods.values()))
-    a = first.at_a
+    a = likelihood.at_a
+    first = likelihood.of(DISTRIBUTIONS[names[0]])
     # Without effects to begin with: two coefficients, of which the first guess leaves no z large.
     start = np.array([0.0, min(1.0, 4.0 / max(float(first.terms[:, a].max()), 1.0))])
     alone = fit_penalised(first.without_features(), group[[0, a]], penalties, start, _FIRST_LOOK)
@@ -215,7 +225,8 @@ def likeliest(likelihoods: dict[str, AFTLikelihood], group: IntArray, penalties:
     coef[[0, a]] = alone.coef
     before = first.distribution
     looks = {}
-    for name, likelihood in likelihoods.items():
+    for name in names:
+        likelihood = likelihood.of(DISTRIBUTIONS[name])
         coef = _carried(coef, a, before, likelihood.distribution)
         found = fit_penalised(likelihood, group, penalties, coef, _FIRST_LOOK)
         # The priors of b and of log σ are flat, and with them those of b / σ and 1 / σ are not.
@@ -223,8 +234,7 @@ def likeliest(likelihoods: dict[str, AFTLikelihood], group: IntArray, penalties:
         coef, before = found.coef, likelihood.distribution
         penalties = penalties.from_here(found.penalty)
     best = max(looks, key=lambda name: float(looks[name][0]))
-    found = looks[best][1]
-    return best, fit_penalised(likelihoods[best], group, penalties.from_here(found.penalty), found.coef)
+    return best, looks[best][1]
 
 
 def _carried(coef: FloatArray, a: int, before: Distribution, after: Distribution) -> FloatArray:

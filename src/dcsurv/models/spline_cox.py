@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dcsurv.kinds import ModelKind, register
-from dcsurv.models.additive import AdditiveEstimator, counted
+from dcsurv.models.additive import AdditiveEstimator, counted, first_look
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
 from dcsurv.models.partial_likelihood import PartialLikelihood
@@ -30,8 +30,11 @@ class SplineCox(AdditiveEstimator):
     H0.
 
     With few events this is a ridge regression; with many, and effects that are not straight, an additive model. Tables
-    with more than 150 columns, or more columns than half of the patients, have straight effects only. The method
-    ``partial_effects(X)`` returns the effect of each column, bend and all.
+    with more than 150 columns, or more columns than half of the patients, have straight effects only, and with more
+    than 1,000 columns and patients those along the 1,000 longest principal axes. Of more than 50,000 patients that many
+    stand for all: half of them with an event or more, evenly chosen along their times, and weighted;
+    ``training_summary_["fitted_to"]`` has the number. The method ``partial_effects(X)`` returns the effect of each
+    column, bend and all.
 
     Attributes
     ----------
@@ -68,14 +71,21 @@ class SplineCox(AdditiveEstimator):
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns, time, event, weight = counted(X, y, weight)
         design, found = self.effect_terms(columns, int(event.sum()), weight), None
+        penalties, start = design.penalties, None
+        some = first_look(len(time))
+        if design.terms.shape[1] and some.step > 1:
+            rough = PartialLikelihood(design.terms[some], time[some], event[some], weight[some])
+            found = fit_penalised(rough, design.group, penalties)
+            penalties, start = penalties.from_here(found.penalty), found.coef
         if design.terms.shape[1]:
-            found = fit_penalised(PartialLikelihood(design.terms, time, event, weight), design.group, design.penalties)
+            likelihood = PartialLikelihood(design.terms, time, event, weight)
+            found = fit_penalised(likelihood, design.group, penalties, start)
         self.keep_effects(design, np.zeros(0) if found is None else found.coef)
         summary = self.keep_summary(design.names, found, None if found is None else found.log_likelihood)
         times, hazard = breslow(time, event, relative_risk(self._log_risk(columns)), weight)
         kept = thinned(len(times))
         self.times_, self.cumulative_hazard_ = times[kept], hazard[kept]
-        return summary
+        return {**summary, "fitted_to": len(time)}
 
     def _log_risk(self, X: Features | FloatArray) -> FloatArray:
         return self.effects(X).sum(axis=1)

@@ -3,5 +3,6 @@
 from dcsurv.networks.encoder_decoder import EncoderDecoder
 from dcsurv.networks.mlp import MLP
 from dcsurv.networks.recurrent import RecurrentDecoder
+from dcsurv.networks.stacked import StackedNetworks
 
-__all__ = ["MLP", "EncoderDecoder", "RecurrentDecoder"]
+__all__ = ["MLP", "EncoderDecoder", "RecurrentDecoder", "StackedNetworks"]

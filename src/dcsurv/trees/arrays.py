@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv._compile import pays
 from dcsurv.target import FloatArray, IntArray
 
 _Int32: TypeAlias = npt.NDArray[np.int32]
@@ -151,7 +152,7 @@ class Trees:
         """
         if X.shape[1] != self.n_columns:
             raise ValueError(f"X has {X.shape[1]} columns, but the trees were grown on {self.n_columns}.")
-        if len(X) * len(self) <= _FEW:
+        if not pays(len(X) * len(self), _FEW):
             return self._plain_sums(X, n_blocks)
         from dcsurv.trees._kernels import add_leaves
 

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn import config_context
-from sklearn.tree import DecisionTreeRegressor
 
 from dcsurv.target import FloatArray, IntArray
 from dcsurv.trees.arrays import Trees
@@ -63,6 +61,9 @@ class Growth:
 
         Random thresholds need no sorting, so that they are found in a fraction of the time, and keep trees different.
         """
+        from sklearn import config_context
+        from sklearn.tree import DecisionTreeRegressor
+
         grower = DecisionTreeRegressor(
             splitter="random",
             max_depth=self.max_depth,

@@ -18,7 +18,7 @@ import torch
 import dcsurv
 from dcsurv.calibration import cross_fitting
 from dcsurv.losses import StackedOutcomes, stacked_likelihood_ranking
-from dcsurv.networks import EncoderDecoder, NetworkStack
+from dcsurv.networks import EncoderDecoder, NetworksInTraining
 
 NETWORKS, BATCH, COLUMNS, BINS, WIDTH, NODES = 5, 128, 23, 8, 64, 40
 STEPS = 200
@@ -61,7 +61,7 @@ def by_part_of_a_step() -> dict[str, float]:
         assert network.embedding is not None
         network.embedding.set_bins(rng.normal(size=(500, COLUMNS)).astype(np.float32))
         networks.append(network)
-    stack = NetworkStack(networks)
+    stack = NetworksInTraining(networks)
     rngs = [np.random.Generator(np.random.SFC64(k)) for k in range(NETWORKS)]
     x = torch.randn(NETWORKS, BATCH, COLUMNS)
     shape = NETWORKS, BATCH

@@ -77,7 +77,7 @@ def test_patients_behind_a_band_are_counted() -> None:
 def test_reaches_are_the_formula_of_the_reference() -> None:
     curves = [SurvivalCurves([1.0, 2.0], [[0.9, s]], interpolation="linear") for s in (0.5, 0.6, 0.55)]
     hundred = Backing(np.array([1.0]), np.array([100.0]))
-    sources = BandSources(curves, 4 / 3, [(1.0, curves[0])], [(8.0, hundred)])
+    sources = BandSources(curves, 4 / 3, [(1.0, curves[0])], [(8.0, hundred)], curves[0])
     at = np.array([0.25, 1.0, 2.0])
     each = np.log(-np.log([0.5, 0.6, 0.55]))
     assert sources.relative_reach(at, 0.9)[0, 1] == pytest.approx(0, abs=1e-9)

@@ -14,7 +14,7 @@ from dcsurv.calibration import CalibratedEnsemble, default_member
 from dcsurv.datasets import simulate
 from dcsurv.losses import StackedOutcomes, likelihood_ranking, stacked_likelihood_ranking
 from dcsurv.models.together import can_be_trained_together, fit_together
-from dcsurv.networks import EncoderDecoder, NetworkStack, can_be_stacked
+from dcsurv.networks import EncoderDecoder, NetworksInTraining
 from dcsurv.training import Trainee, train_together
 
 
@@ -81,7 +81,7 @@ def _networks(n: int, *, layers: int = 2, bins: int = 4, dropout: float = 0.2) -
 def test_outputs_are_those_of_each_network(layers: int, bins: int) -> None:
     networks = _networks(3, layers=layers, bins=bins)
     x = torch.randn(3, 11, 5) * 3
-    stack = NetworkStack(networks)
+    stack = NetworksInTraining(networks)
     for network, own, out in zip(networks, x, stack.outputs(x), strict=True):
         torch.testing.assert_close(network.eval()(own), out, rtol=1e-5, atol=1e-5)
 
@@ -89,7 +89,7 @@ def test_outputs_are_those_of_each_network(layers: int, bins: int) -> None:
 @pytest.mark.parametrize("layers", [0, 1, 2])
 def test_gradients_are_those_of_each_network(layers: int) -> None:
     networks = _networks(3, layers=layers, dropout=0.0)
-    stack = NetworkStack(networks)
+    stack = NetworksInTraining(networks)
     x, slope = torch.randn(3, 11, 5), torch.randn(3, 11, 6)
     _, hidden = stack.step(x, None)
     stack.backward(slope, hidden)
@@ -103,7 +103,7 @@ def test_gradients_are_those_of_each_network(layers: int) -> None:
 
 
 def test_what_dropout_cuts_off_moves_nothing() -> None:
-    stack = NetworkStack(_networks(2, layers=1))
+    stack = NetworksInTraining(_networks(2, layers=1))
     keep = torch.full((2, 11, 7), 1.25)
     keep[:, :, 2] = 0.0
     x = torch.randn(2, 11, 5)
@@ -116,7 +116,7 @@ def test_what_dropout_cuts_off_moves_nothing() -> None:
 
 
 def test_dropout_keeps_its_share_and_each_network_draws_for_itself() -> None:
-    stack = NetworkStack(_networks(2))
+    stack = NetworksInTraining(_networks(2))
     first, second = (stack.draw([np.random.default_rng(k) for k in seeds], 4000) for seeds in ((1, 2), (3, 2)))
     assert first is not None
     assert second is not None
@@ -124,17 +124,13 @@ def test_dropout_keeps_its_share_and_each_network_draws_for_itself() -> None:
     assert abs(float(first.mean()) - 1.0) < 0.01
     assert torch.equal(first[1], second[1])
     assert not torch.equal(first[0], second[0])
-    assert NetworkStack(_networks(2, dropout=0.0)).draw([], 5) is None
+    assert NetworksInTraining(_networks(2, dropout=0.0)).draw([], 5) is None
 
 
-def test_only_dense_networks_of_one_output_are_stacked() -> None:
-    assert can_be_stacked(_networks(1)[0])
-    assert not can_be_stacked(EncoderDecoder(5, 6))
-    assert not can_be_stacked(EncoderDecoder(5, 6, decoder_layers=0, aggregation_layers=2))
-    assert not can_be_stacked(torch.nn.Linear(2, 2))
+def test_only_networks_without_decoder_are_trained_together() -> None:
     assert can_be_trained_together(default_member())
-    for other in (DCS(), default_member(criterion="ranked"), default_member(verbose=True)):
-        assert not can_be_trained_together(other)
+    for changes in ({"criterion": "ranked"}, {"aggregation_layers": 2}, {"verbose": True}, {"decoder_layers": 1}):
+        assert not can_be_trained_together(default_member(**changes))
 
 
 _COHORT = simulate("independent", 400)

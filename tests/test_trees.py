@@ -120,8 +120,12 @@ def test_blocks_hold_about_as_many_events_each() -> None:
 # --- the walk -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("pays", [True, False], ids=["compiled", "plain"])
 @pytest.mark.parametrize("options", [{}, {"max_leaf_nodes": 25}, {"max_depth": 1}], ids=["deep", "best first", "stump"])
-def test_one_walk_for_all_blocks_equals_scikit_learn_on_every_row(options: Any) -> None:
+def test_one_walk_for_all_blocks_equals_scikit_learn_on_every_row(
+    options: Any, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcsurv.trees.arrays.pays", lambda work, limit: pays)
     rng = np.random.default_rng(0)
     n, n_blocks = 150, 6
     X = rng.normal(size=(n, 3)).round(1).astype(np.float32)  # with ties

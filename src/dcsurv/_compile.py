@@ -1,14 +1,13 @@
-"""How the compiled kernels are compiled: one decorator for all of them.
+"""How the compiled kernels are compiled, and when they pay: one rule for all of them.
 
-Importing this module imports Numba, so only kernel modules do, and those are imported on first use.
+Kernel modules are imported on first use, because decorating a function imports Numba.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
-
-import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,6 +17,7 @@ def compiled(**options: Any) -> Callable[[F], F]:
 
     Kernels run without the interpreter lock, and divide as NumPy does (no exception, no check per division).
     """
+    import numba
 
     def decorate(function: F) -> F:
         settings = {"nogil": True, "error_model": "numpy", **options}
@@ -29,3 +29,21 @@ def compiled(**options: Any) -> Callable[[F], F]:
         return kernel
 
     return decorate
+
+
+def pays(work: int, limit: int) -> bool:
+    """Tell whether a kernel is to be used where plain NumPy can do the same, to the same bits.
+
+    Parameters
+    ----------
+    work
+        How much there is to do.
+    limit
+        As much as NumPy does in the time that it takes to import Numba; if that is done already, kernels always pay.
+    """
+    return work > limit or "numba" in sys.modules
+
+
+def expect_much() -> None:
+    """Import Numba ahead of a large job that comes in small pieces."""
+    import numba  # noqa: F401

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from dcsurv.calibration.bands import by_fold_and_family, sources_of
+from dcsurv.calibration.bands import sources_of, sums_of
 from dcsurv.calibration.cross_fitting import cross_fit
 from dcsurv.calibration.ensemble_file import (
     check_member,
@@ -302,14 +302,14 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     def survival_at_nodes(self, X: Features) -> FloatArray:
         """Return the weighted mean of the families at the nodes, before the maps, (n, T)."""
-        return np.add.reduce([family.weight * family.survival(X, self.nodes_) for family in self._counted()])
+        return sums_of(self._counted(), X, self.nodes_, by_fold=False).whole.T
 
     def _counted(self) -> list[Family]:
         return [family for family in self.families_ if family.weight > 0]
 
     def curve_parts(self, prepared: Features) -> CurveParts:
         """Return the mean of the members, recalibrated; what rides along as a transform stays one."""
-        return parts_of(self.map_.transform(self._on_nodes(self.survival_at_nodes(prepared))))
+        return parts_of(self.map_.transform(self._on_rows(self.survival_at_nodes(prepared).T)))
 
     @property
     def display_name(self) -> str:
@@ -327,9 +327,12 @@ class CalibratedEnsemble(SurvivalEstimator):
 
     def band_sources(self, prepared: Features) -> BandSources:
         """Return the curves of each fold, or of each refit, and of each family, recalibrated as the ensemble is."""
-        parts = by_fold_and_family(self._counted(), prepared, self.nodes_)
+        sums = sums_of(self._counted(), prepared, self.nodes_, by_fold=not self.refits_)
         refits = [refit.curves_of(prepared) for refit in self.refits_]
-        return sources_of(*parts, refits, self.backing_, lambda values: self.map_.transform(self._on_nodes(values)))
+        return sources_of(sums, refits, self.backing_, self._on_rows, self.map_)
+
+    def _on_rows(self, rows: FloatArray) -> SurvivalCurves:
+        return SurvivalCurves.from_rows(self.nodes_, rows, interpolation=self.interpolation_)
 
     def _on_nodes(self, values: FloatArray) -> SurvivalCurves:
         return SurvivalCurves(self.nodes_, values, interpolation=self.interpolation_)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from sklearn.base import clone
 
+from dcsurv._learn import clone
 from dcsurv.calibration.maps import MapSequence
 from dcsurv.kinds import kind_of, kinds, make_model
 from dcsurv.messages import plural
@@ -103,22 +104,12 @@ class Family:
         """Members of each fold."""
         return len(self.members) // self.n_folds
 
-    def survival(self, X: Features, nodes: FloatArray) -> FloatArray:
-        """Return the mean of the members, mapped, (n, T)."""
-        return mapped(self.map, _mean(self.members, X, nodes), nodes)
-
-    def by_fold(self, X: Features, nodes: FloatArray) -> list[FloatArray]:
-        """Return the mean of the members of each fold, not mapped, (n, T) each."""
-        n = self.n_seeds
-        return [_mean(self.members[k * n : (k + 1) * n], X, nodes) for k in range(self.n_folds)]
-
-
-def _mean(members: Sequence[SurvivalEstimator], X: Features, nodes: FloatArray) -> FloatArray:
-    total = np.zeros((len(X), len(nodes)))
-    for member in members:
-        total += member.survival_at(X, nodes)
-    total /= len(members)
-    return total
+    def by_fold(self, X: Features, nodes: FloatArray) -> Iterator[FloatArray]:
+        """Yield the mean of the members of each fold, not mapped, one row per node, (T, n) each."""
+        members = type(self.members[0]).survival_of(self.members, X, nodes)
+        for first in members:
+            others = itertools.islice(members, self.n_seeds - 1)
+            yield first if self.n_seeds == 1 else sum(others, start=first) / self.n_seeds
 
 
 def mapped(one: MapSequence, survival: FloatArray, nodes: FloatArray) -> FloatArray:

@@ -7,9 +7,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv._compile import pays
 from dcsurv.calibration.horizon_fit import fit_shift_and_tilt, known_weights, refined
 from dcsurv.calibration.map_base import RecalibrationMap, check_prior
 from dcsurv.curves import SurvivalCurves, as_curves
+from dcsurv.curves.interpolated import Interpolated
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
 from dcsurv.target import FloatArray, check_sample_weight, unpack
 
@@ -17,6 +19,8 @@ from dcsurv.target import FloatArray, check_sample_weight, unpack
 _EDGE = 1e-9
 _HORIZONS = 20
 _SLOPES = (0.05, 20.0)
+# Up to so many values, plain NumPy is quicker than the wait for compiled code, and gives the same bits.
+_FEW = 10_000_000
 
 
 class HorizonMap(RecalibrationMap):
@@ -118,18 +122,47 @@ class HorizonMap(RecalibrationMap):
             The same patients', mapped.
         """
         predicted = as_curves(curves)
-        nodes = predicted.times
-        if predicted.interpolation != "step":
-            nodes = refined(nodes, self.horizons_)
-        mapped = self(predicted.evaluate_rows(nodes), nodes[:, None])
-        np.minimum.accumulate(mapped, axis=0, out=mapped)
-        return SurvivalCurves(
+        nodes = self.nodes_of(predicted)
+        return SurvivalCurves.from_rows(
             nodes,
-            mapped.T,
+            self.held(predicted.evaluate_rows(nodes), nodes),
             interpolation=predicted.interpolation,
             followed_to=predicted.followed_to,
             index=predicted.index,
         )
+
+    def nodes_of(self, curves: Interpolated) -> FloatArray:
+        return curves.times if curves.interpolation == "step" else refined(curves.times, self.horizons_)
+
+    def held(self, rows: FloatArray, times: FloatArray) -> FloatArray:
+        return _survival(self._log_hazard(rows, times))
+
+    def read(self, curves: Interpolated, times: FloatArray) -> FloatArray:
+        # A curve is held where it would rise, so that all nodes before matter; those after the last time do not.
+        nodes = self.nodes_of(curves)
+        nodes = nodes[: np.searchsorted(nodes, times.max(), side="right") + 1]
+        mapped = self._log_hazard(curves.evaluate_rows(nodes), nodes)
+        after = np.searchsorted(nodes, times, side="right")
+        beside = np.unique(np.clip([after - 1, after], 0, len(nodes) - 1))
+        near = SurvivalCurves.from_rows(nodes[beside], _survival(mapped[beside]), interpolation=curves.interpolation)
+        return near.evaluate_rows(times)
+
+    def _log_hazard(self, rows: FloatArray, times: FloatArray) -> FloatArray:
+        """Return log H after the map at ascending times, one row each; where it would fall it is held."""
+        a = np.interp(times, self.horizons_, self.intercept_)
+        b = np.interp(times, self.horizons_, self.slope_)
+        with np.errstate(divide="ignore"):  # of S = 1 and S = 0 it is infinite, and they stay what they are
+            out = np.log(rows)
+            np.negative(out, out=out)
+            np.log(out, out=out)
+        if pays(out.size, _FEW):
+            from dcsurv.calibration._kernels import shift_and_hold
+
+            shift_and_hold(out, a, b)
+            return out
+        out *= b[:, None]
+        out += a[:, None]
+        return np.maximum.accumulate(out, axis=0, out=out)
 
     def __call__(self, survival: FloatArray, times: FloatArray) -> FloatArray:
         a = np.interp(times, self.horizons_, self.intercept_)
@@ -158,3 +191,11 @@ class HorizonMap(RecalibrationMap):
             raise ValueError("the horizons of a horizon map must ascend and its slopes must be positive.")
         out._set(*parts)
         return out
+
+
+def _survival(log_hazard: FloatArray) -> FloatArray:
+    """Return S = exp(-H) of log H."""
+    with np.errstate(over="ignore"):
+        out = np.exp(log_hazard)
+    np.negative(out, out=out)
+    return np.exp(out, out=out)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.interpolated import Interpolated
 from dcsurv.metrics.censoring import Censoring
 from dcsurv.target import FloatArray
 
@@ -78,6 +79,18 @@ class RecalibrationMap(ABC):
     def __call__(self, survival: FloatArray, times: FloatArray) -> FloatArray:
         """Map S at ``times``; the two broadcast against each other."""
 
+    def nodes_of(self, curves: Interpolated) -> FloatArray:
+        """Return the nodes that curves have after the map: what :meth:`transform` works it into."""
+        return curves.times
+
+    def read(self, curves: Interpolated, times: FloatArray) -> FloatArray:
+        """Return the mapped curves at some times only, one row each, as :meth:`transform` would make them."""
+        return self(curves.evaluate_rows(times), times[:, None])
+
+    def held(self, rows: FloatArray, times: FloatArray) -> FloatArray:
+        """Map S at ascending times, one row each, (T, n); what would rise is held."""
+        return np.minimum.accumulate(self(rows, times[:, None]), axis=0)
+
     @abstractmethod
     def get_state(self) -> dict[str, Any]:
         """Return the fitted map as plain numbers for a file.
@@ -103,6 +116,21 @@ class RecalibrationMap(ABC):
         RecalibrationMap
             The map.
         """
+
+
+class MappedCurves(Interpolated):
+    """Curves behind a map, which is worked out for those times only that they are read at."""
+
+    def __init__(self, curves: Interpolated, one: RecalibrationMap) -> None:
+        self._curves, self._map = curves, one
+        self.times, self.interpolation, self.transform = one.nodes_of(curves), curves.interpolation, None
+
+    def __len__(self) -> int:
+        return len(self._curves)
+
+    def evaluate_rows(self, t: FloatArray, first: int = 0) -> FloatArray:
+        """Return S(t) with one row per time, without the patients before the first."""
+        return self._map.read(self._curves, t)[:, first:]
 
 
 def check_prior(prior: float) -> float:

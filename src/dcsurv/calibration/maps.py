@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from dcsurv.calibration.horizon_map import HorizonMap
-from dcsurv.calibration.map_base import RecalibrationMap
+from dcsurv.calibration.map_base import MappedCurves, RecalibrationMap
 from dcsurv.calibration.rank_map import RankPreservingMap
 from dcsurv.curves import SurvivalCurves, as_curves
+from dcsurv.curves.interpolated import Interpolated
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
 from dcsurv.target import FloatArray
 
@@ -63,6 +64,22 @@ class MapSequence(RecalibrationMap):
         for one in self.maps:
             out = one.transform(out)
         return out
+
+    def nodes_of(self, curves: Interpolated) -> FloatArray:
+        return self._behind(curves).times
+
+    def read(self, curves: Interpolated, times: FloatArray) -> FloatArray:
+        return self._behind(curves).evaluate_rows(times)
+
+    def held(self, rows: FloatArray, times: FloatArray) -> FloatArray:
+        if not self.maps:
+            return rows
+        return self.maps[0].held(rows, times) if len(self.maps) == 1 else super().held(rows, times)
+
+    def _behind(self, curves: Interpolated) -> Interpolated:
+        for one in self.maps:
+            curves = MappedCurves(curves, one)
+        return curves
 
     def __call__(self, survival: FloatArray, times: FloatArray) -> FloatArray:
         for one in self.maps:

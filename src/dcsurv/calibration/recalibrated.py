@@ -9,8 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
 
+from dcsurv._learn import check_is_fitted
+from dcsurv.calibration.map_base import MappedCurves
 from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, register
@@ -204,10 +205,11 @@ class Recalibrated(SurvivalModel):
         """Return what the bands of the model inside are made from, mapped, and that the maps were learnt, too."""
         inside = self.model.band_sources(prepared)
         return BandSources(
-            [self.map_.transform(curves) for curves in inside.replicates],
+            [MappedCurves(curves, self.map_) for curves in inside.replicates],
             inside.factor,
-            [(share, self.map_.transform(curves)) for share, curves in inside.families],
+            [(share, MappedCurves(curves, self.map_)) for share, curves in inside.families],
             [*inside.fitted_on, (_NUMBERS_OF_MAPS, self.backing_)],
+            self.map_.transform(inside.center),
         )
 
     # --- files --------------------------------------------------------------------------------------------
@@ -267,7 +269,7 @@ _FROM_MODEL = (
 
 def parts_of(curves: SurvivalCurves) -> CurveParts:
     """Return what curves are made of; a map that they carry stays one."""
-    return CurveParts(curves.times, curves.with_transform(None).values, curves.interpolation, curves.transform)
+    return CurveParts(curves.times, curves.rows.T, curves.interpolation, curves.transform)
 
 
 def recalibrated_in_version_01(header: Header, arrays: Arrays) -> Recalibrated | None:

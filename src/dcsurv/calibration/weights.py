@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from dcsurv.calibration.horizon_fit import known_weights
 from dcsurv.target import FloatArray, IntArray, Outcome
@@ -80,6 +79,8 @@ def _simplex(quadratic: FloatArray, linear: FloatArray) -> FloatArray:
     """Return the a >= 0 with sum 1 that minimises a'Qa - 2 b'a."""
     cost = _SUM_TO_ONE * np.trace(quadratic)
     root = np.linalg.cholesky(quadratic + cost)
+    from scipy.optimize import nnls
+
     found, _ = nnls(root.T, np.linalg.solve(root, linear + cost))
     out: FloatArray = found / found.sum()
     return out

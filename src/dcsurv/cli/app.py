@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from collections.abc import Callable
@@ -37,7 +38,7 @@ app = typer.Typer(
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a command: its groups become options in panels, its errors end in words."""
-    app.command()(in_words(expand(function)))
+    app.command(function.__name__)(in_words(expand(function)))
     return function
 
 
@@ -66,4 +67,10 @@ def main() -> None:
     """Entry point of the command `dcsurv`."""
     # A command that is terminated (by a scheduler, say) tidies up as it does after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    if sys.argv[1:2] == ["predict"]:
+        # A few patients are to be predicted in hardly more time than torch takes: before any model is imported, so that
+        # none waits for scikit-learn, and without the options of the other commands.
+        importlib.import_module("dcsurv._lean")
+
+        app.registered_commands = [one for one in app.registered_commands if one.name == "predict"]
     sys.exit(app())

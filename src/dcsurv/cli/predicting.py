@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from dcsurv.cli import options as o
 from dcsurv.cli.app import command
@@ -21,6 +24,7 @@ from dcsurv.cohort import (
     write_predictions,
 )
 from dcsurv.cohort.formats import clean_name
+from dcsurv.cohort.parts import Counts, Part, find_parts, predict_folder
 from dcsurv.messages import plural
 
 _PREDICTIONS = "Predictions"
@@ -29,7 +33,13 @@ _PREDICTIONS = "Predictions"
 @command
 def predict(
     model: o.ModelFile,
-    data: o.DataFile,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Table of patients, one row each: CSV, Parquet, Excel (.xlsx), or a folder of Parquet files.",
+            show_default=False,
+        ),
+    ],
     *,
     horizons: Annotated[str | None, o.horizons_like_model(_PREDICTIONS)] = None,
     keep: Annotated[
@@ -69,7 +79,7 @@ def predict(
         ),
     ] = 0.9,
     reading: o.ReadingOptions,
-    output: Annotated[Path, o.written_to("Predictions to write: .csv or .parquet.")],
+    output: Annotated[Path, o.written_to("Predictions to write: .csv or .parquet; for a folder, a folder.")],
     shell: Shell,
 ) -> None:
     """Predict every patient of a table, also of one that is larger than memory.
@@ -80,15 +90,20 @@ def predict(
     the mean time survived up to the last horizon, and followed_to, until when training patients like this one were
     followed: what is predicted for later was learnt from others. Columns of the table are found by name; those that
     the model does not know are ignored.
+
+    A folder of Parquet files becomes a folder with a file of predictions for each, whose rows are counted from 1. After
+    an interruption the same command goes on: files that are done are kept.
     """
     from dcsurv.persistence import load
 
-    o.check_output(output, data, model, suffixes=(".csv", ".parquet"))
+    parts = _parts(data, output)
+    if parts is None:
+        o.check_output(output, data, model, suffixes=(".csv", ".parquet"))
     fitted = load(model)
     card = ModelCard.of(fitted)
     chosen = horizons_for(card, horizons)
     _warn_of_late(chosen, float(fitted.nodes[-1]), card)
-    form = inspect_table(data, **reading.as_parameters())
+    form = inspect_table(data if parts is None else parts[0].source, **reading.as_parameters())
     kept = [clean_name(name) for name in o.column_names(keep, form.columns)]
     if interval and fitted.time_bounds_ is None:
         raise CohortError(
@@ -102,11 +117,20 @@ def predict(
     if clash:
         raise CohortError(f"--keep names {clash[0]!r}, which is also the name of a prediction. Rename it in the file.")
     with shell.counting("predicting") as count:
-        for rows in write_predictions(predictor, form, output):
-            count(rows)
-    _note_what_was_odd(predictor, form)
+        if parts is None:
+            for rows in write_predictions(predictor, form, output):
+                count(rows)
+            found = Counts(predictor.rows, predictor.odd, predictor.beyond)
+        else:
+            kept_parts, found = sum(part.done for part in parts), Counts()
+            for found in predict_folder(predictor, parts, output, _fingerprint(model)):
+                count(found.rows)
+    _note_what_was_odd(found, form)
     times = ", ".join(horizon.label for horizon in chosen)
-    shell.say(f"{output}: predictions for {plural(predictor.rows, 'patient')} at {times}.")
+    shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")
+    if parts is not None and kept_parts:
+        were = "was" if kept_parts == 1 else "were"
+        shell.say(f"{plural(kept_parts, 'file')} of {len(parts)} had been predicted before and {were} kept.")
     if predictor.bands is not None:
         share = f"{100 * predictor.bands:g}"
         shell.say(f"Columns _lower{share} and _upper{share}: {share} % confidence band of the survival probability.")
@@ -116,16 +140,16 @@ def predict(
     shell.result(
         {
             "output": str(output),
-            "rows": predictor.rows,
+            "rows": found.rows,
             "horizons": [horizon.to_dict() for horizon in chosen],
             "columns": predictor.names(),
             "kept": kept,
             "bands": predictor.bands,
             "interval": predictor.interval,
-            "beyond_follow_up": predictor.beyond,
+            "beyond_follow_up": found.beyond,
             "counted_as_missing": [
                 {"column": odd.column, "what": odd.what, "count": odd.count, "examples": list(odd.examples)}
-                for odd in predictor.odd.values()
+                for odd in found.odd.values()
             ],
         }
     )
@@ -142,11 +166,29 @@ def _warn_of_late(horizons: list[Horizon], last: float, card: ModelCard) -> None
         )
 
 
-def _note_what_was_odd(predictor: Predictor, form: TableFormat) -> None:
+def _parts(data: Path, output: Path) -> list[Part] | None:
+    """Return the parts of a folder with their places in another; None for a file."""
+    if not data.is_dir():
+        return None
+    inside = data.resolve()
+    if output.is_file() or output.suffix in (".csv", ".parquet"):
+        raise CohortError(f"{data} is a folder, so that -o must name a folder, too, not {output}.")
+    if not output.parent.is_dir():
+        raise CohortError(f"the folder {output.parent} does not exist. Create it first.")
+    if inside == output.resolve() or inside in output.resolve().parents:
+        raise CohortError(f"-o names {output}, which is in the folder that is read. Name another one.")
+    return find_parts(data, output)
+
+
+def _fingerprint(model: Path) -> str:
+    return hashlib.sha256(model.read_bytes()).hexdigest()
+
+
+def _note_what_was_odd(found: Counts, form: TableFormat) -> None:
     """Say what the table held that the model did not expect, and for whom it predicts beyond its reach."""
-    for odd in predictor.odd.values():
+    for odd in found.odd.values():
         note(odd.describe())
-    far = [f"{label} ({count:,} of {predictor.rows:,})" for label, count in predictor.beyond.items() if count]
+    far = [f"{label} ({count:,} of {found.rows:,})" for label, count in found.beyond.items() if count]
     if far:
         note(
             "For some patients a horizon lies beyond the time until which patients like them were followed in "

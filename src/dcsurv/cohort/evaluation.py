@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pandas as pd
-from sklearn.base import clone
 
+from dcsurv._learn import clone
 from dcsurv.cohort.cohort import Cohort
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.horizons import usable_horizons

@@ -89,6 +89,8 @@ def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
 
 
 def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> tuple[pd.Series, Odd | None]:
+    if column.kind == "number" and values.dtype == np.float64 and not np.isinf(values.to_numpy()).any():
+        return values, None
     known = values.dropna()
     if column.kind == "category":
         out = level_texts(values)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
 from dcsurv.cohort.errors import CohortError
@@ -261,12 +263,28 @@ def has_grouped_digits(form: TableFormat) -> bool:
     return False
 
 
-def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
-    for chunk in raw_chunks(form, wanted, size):
+def csv_chunks(form: TableFormat, wanted: list[str], size: int, numbers: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
+    done = 0
+    if numbers and form.decimal == ".":
+        try:
+            for chunk in raw_chunks(form, wanted, size, numbers):
+                if np.isinf(chunk[list(numbers)].to_numpy()).any():
+                    break
+                yield tidy_text(chunk, form, numbers)
+                done += 1
+            else:
+                return
+        except _NotNumbersError:
+            pass  # from here on as text, which can be anything
+    for chunk in itertools.islice(raw_chunks(form, wanted, size), done, None):
         yield tidy_text(chunk, form)
 
 
-def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
+class _NotNumbersError(Exception):
+    """Cells of a column of numbers are none."""
+
+
+def raw_chunks(form: TableFormat, wanted: list[str], size: int, numbers: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
     if not wanted:
         return
     try:
@@ -280,7 +298,8 @@ def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
                 skiprows=form.skipped,
                 names=list(form.columns),
                 index_col=False,  # with usecols, pandas would cut lines that are too long without a word
-                dtype=str,
+                dtype={name: "float64" if name in numbers else str for name in form.columns},
+                float_precision="high",  # as numbers are read out of text
                 keep_default_na=False,
                 na_values=list(MISSING),
                 skipinitialspace=True,
@@ -298,11 +317,17 @@ def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
             parameter="encoding",
             remedy=Message("Give {encoding}."),
         ) from None
+    except ValueError:
+        if not numbers:
+            raise
+        raise _NotNumbersError from None
 
 
-def tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
-    """Trim cells, and write decimal commas as points."""
+def tidy_text(chunk: pd.DataFrame, form: TableFormat, numbers: Sequence[str] = ()) -> pd.DataFrame:
+    """Trim cells, and write decimal commas as points; columns that were read as numbers are tidy."""
     for name in chunk.columns:
+        if name in numbers:
+            continue
         column = chunk[name].str.strip()
         if name in form.thousands and name not in form.verbatim:
             with_groups = column.str.fullmatch(_THOUSANDS, na=False)

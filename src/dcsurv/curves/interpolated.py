@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv._compile import pays
 from dcsurv.curves.checks import check_query
 from dcsurv.target import FloatArray, IntArray
 
@@ -17,6 +18,8 @@ Transform: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 
 # -log S is infinite where S = 0; survival below this counts as this.
 SMALLEST_SURVIVAL = 1e-12
+# Up to so many values, plain NumPy is quicker than the wait for compiled code, and gives the same bits.
+_FEW = 1_000_000
 
 
 class Interpolated:
@@ -95,11 +98,15 @@ class Interpolated:
         array of float
             S(t), (m, n - first).
         """
-        from dcsurv._interpolation import blend_rows
-
         left, share = self._locate(t)
-        out = np.empty((len(t), len(self) - first))
-        blend_rows(self._scaled(), left, share, first, out)
+        table, count = self._scaled(), len(self) - first
+        if not pays(count * len(t), _FEW):
+            out = _blended(table[left, first:], table[np.minimum(left + 1, len(table) - 1), first:], share[:, None])
+        else:
+            from dcsurv._interpolation import blend_rows
+
+            out = np.empty((len(t), count))
+            blend_rows(table, left, share, first, out)
         return self._finish(out, t[:, None])
 
     def at_own(self, time: npt.ArrayLike) -> FloatArray:
@@ -115,15 +122,47 @@ class Interpolated:
         array of float
             S_i(time_i), (n,).
         """
-        from dcsurv._interpolation import blend_own
-
         own = check_query(time)
         if own.shape != (len(self),):
             raise ValueError(f"time has shape {own.shape}, but one time per curve, ({len(self)},), is expected.")
         left, share = self._locate(own)
-        out = np.empty(len(self))
-        blend_own(self._scaled(), left, share, out)
+        table, patient = self._scaled(), np.arange(len(self))
+        if not pays(len(self), _FEW):
+            out = _blended(table[left, patient], table[np.minimum(left + 1, len(table) - 1), patient], share)
+        else:
+            from dcsurv._interpolation import blend_own
+
+            out = np.empty(len(self))
+            blend_own(table, left, share, out)
         return self._finish(out, own)
+
+    def first_at(self, level: float) -> FloatArray:
+        """Return the first time at which the curves, without any transform, are at or below a level.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        array of float
+            One time per patient, (n,); NaN where it is never reached.
+        """
+        table = self._scaled()
+        if self.interpolation == "constant_hazard":
+            level = float(np.log(max(level, SMALLEST_SURVIVAL)))
+        reached = table <= level
+        hit = reached.argmax(axis=0)
+        patient = np.arange(len(self))
+        out = np.where(reached[hit, patient], self._knots[hit], np.nan)
+        inside = np.flatnonzero(hit > 0)  # elsewhere never, or from the beginning
+        if self.interpolation != "step" and len(inside):
+            hit = hit[inside]
+            above, below = table[hit - 1, inside].astype(np.float64), table[hit, inside].astype(np.float64)
+            start, end = self._knots[hit - 1], self._knots[hit]
+            out[inside] = np.minimum(start + (end - start) * ((above - level) / (above - below)), end)
+        return out
 
     def _locate(self, t: FloatArray) -> tuple[IntArray, FloatArray]:
         """Find the knot to the left of each time and how far it lies towards the next one."""
@@ -147,3 +186,12 @@ class Interpolated:
         if self.interpolation == "constant_hazard":
             np.exp(out, out=out)
         return out if self.transform is None else self.transform(out, t)
+
+
+def _blended(below: npt.NDArray[Any], above: npt.NDArray[Any], share: FloatArray) -> FloatArray:
+    """Return (1 - share) * below + share * above."""
+    out = above.astype(np.float64)
+    out -= below
+    out *= share
+    out += below
+    return out

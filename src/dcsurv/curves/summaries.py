@@ -19,6 +19,15 @@ _BISECTIONS = 60
 
 def time_at(curves: SurvivalCurves, knots: FloatArray, level: float) -> FloatArray:
     """Return the first time at which S(t) <= level, (n,); NaN where that is never reached."""
+    source = getattr(curves.transform, "source_of", None)
+    if curves.transform is not None and source is None:
+        return _searched(curves, knots, level)
+    # A map that is the same at all times is undone once, and the level found where the curves run straight.
+    return curves.first_at(level if source is None else source(level))
+
+
+def _searched(curves: SurvivalCurves, knots: FloatArray, level: float) -> FloatArray:
+    """Find that time by bisection, whatever the interpolation and the transform are."""
     reached = curves.evaluate_rows(knots) <= level
     out = np.full(len(curves), np.nan)
     rows = np.flatnonzero(reached.any(axis=0))

@@ -125,6 +125,45 @@ class SurvivalCurves(Interpolated):
             ) from None
         return cls(times, frame.to_numpy(dtype=np.float64), interpolation=interpolation, index=frame.index)
 
+    @classmethod
+    def from_rows(
+        cls,
+        times: FloatArray,
+        rows: npt.NDArray[Any],
+        *,
+        interpolation: Interpolation = "linear",
+        followed_to: FloatArray | None = None,
+        index: pd.Index | None = None,
+    ) -> SurvivalCurves:
+        """Take curves from a computation that makes no others: nothing is checked.
+
+        Parameters
+        ----------
+        times : array of float
+            Node times, strictly ascending, not negative, (T,).
+        rows : array of float
+            S at the nodes, within [0, 1] and never rising, one row per node, (T, n).
+        interpolation : {"linear", "constant_hazard", "step"}, default "linear"
+            How the curves run between these times.
+        followed_to : array of float or None, default None
+            Until when patients like each of these were followed, (n,).
+        index : pandas Index or None, default None
+            Names of the patients.
+
+        Returns
+        -------
+        SurvivalCurves
+            The curves.
+        """
+        out = object.__new__(cls)
+        out.times, out.interpolation, out.transform = times, interpolation, None
+        out.followed_to, out.index = followed_to, index
+        out._knots, out._table, out._log_table = times, np.ascontiguousarray(rows), None
+        if times[0] > 0:
+            out._knots = np.append(0.0, times)
+            out._table = np.concatenate([np.ones((1, rows.shape[1]), dtype=rows.dtype), rows])
+        return out
+
     # --- what it holds ---------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -133,6 +172,11 @@ class SurvivalCurves(Interpolated):
             f"SurvivalCurves({plural(len(self), 'patient')}, {plural(len(self.times), 'time')} from "
             f"{self.times[0]:g} to {self.times[-1]:g}, {self.interpolation}{mapped})"
         )
+
+    @property
+    def rows(self) -> npt.NDArray[Any]:
+        """S at the nodes, one row each, before any transform, (T, n)."""
+        return self._table[len(self._knots) - len(self.times) :]
 
     def to_frame(self, index: Any = None) -> pd.DataFrame:
         """Return the curves as a table.

@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtri_exp
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.target import FloatArray, make_outcome
@@ -208,6 +206,8 @@ def _event_times(
     """Return the times at which the cumulative hazards reach draws from the exponential distribution, and S."""
     if hazards == "log-normal":
         centre = np.log(_MEDIAN) + _ACCELERATION * log_risk
+        from scipy.special import log_ndtr, ndtri_exp
+
         time = np.exp(centre - _SPREAD * ndtri_exp(-exponential))  # S(time | x) is exp(-exponential)
         return time, lambda t: np.exp(log_ndtr((centre[:, None] - np.log(t)) / _SPREAD))
     if hazards == "non-proportional":
@@ -226,5 +226,7 @@ def _stretch(design: Design, hazards: Hazards, censored: float, strength: float)
 
     def too_many(log_stretch: float) -> float:
         return float(drawn.survival(np.exp(log_stretch) * drawn.longest[:, None]).mean()) - censored
+
+    from scipy.optimize import brentq
 
     return float(np.exp(brentq(too_many, -20, 20, xtol=1e-6)))

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
 
 from dcsurv.follow_up.score import RIDGE, exposure_of
 from dcsurv.target import BoolArray, FloatArray, IntArray
@@ -160,4 +159,6 @@ def dependence_test(columns: FloatArray, time: FloatArray, lost: BoolArray) -> f
     if not spans.any() or share.sum() <= 0:
         return np.nan
     statistic = float(((vectors[:, spans].T @ excess) ** 2 / values[spans]).sum())
-    return float(chi2.sf(statistic, int(spans.sum())))
+    from scipy.special import chdtrc
+
+    return float(chdtrc(int(spans.sum()), statistic))

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
+from dcsurv._learn import check_is_fitted
 from dcsurv.models.base import Features
 from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
 from dcsurv.models.cox_summary import model_columns
@@ -223,11 +223,13 @@ class AdditiveEstimator(SurvivalEstimator):
 
     def effects(self, X: Features | FloatArray) -> FloatArray:
         """Return the effect of each prepared column, values far from the training patients' held, (n, p)."""
-        held = np.clip(X.astype(np.float64), self.lower_, self.upper_) - self.center_
-        out: FloatArray = held * self.coef_
+        # One row per column, whose values then lie side by side.
+        held = np.clip(X.T.astype(np.float64, order="C"), self.lower_[:, None], self.upper_[:, None])
+        held -= self.center_[:, None]
+        out: FloatArray = held * self.coef_[:, None]
         for one in self.bends_:
-            out[:, one.column] += one(held[:, one.column] / self.scale_[one.column])[:, 0]
-        return out
+            out[one.column] += one(held[one.column] / self.scale_[one.column])[:, 0]
+        return out.T
 
     # --- files --------------------------------------------------------------------------------------------
 

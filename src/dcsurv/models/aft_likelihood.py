@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
-from scipy.special import expit, log_ndtr, ndtr
+import torch
 
 from dcsurv.target import BoolArray, FloatArray
 
@@ -56,11 +56,15 @@ def _weibull(z: FloatArray, event: BoolArray) -> LogParts:
 
 
 def _log_logistic(z: FloatArray, event: BoolArray) -> LogParts:
+    from scipy.special import expit
+
     share, count = expit(z), 1.0 + event
     return np.where(event, z, 0.0) - count * np.logaddexp(0.0, z), event - count * share, -count * share * (1 - share)
 
 
 def _log_normal(z: FloatArray, event: BoolArray) -> LogParts:
+    from scipy.special import log_ndtr
+
     alive = log_ndtr(-z)
     hazard = np.exp(-0.5 * z * z - _HALF_LOG_2PI - alive)
     return (
@@ -70,13 +74,16 @@ def _log_normal(z: FloatArray, event: BoolArray) -> LogParts:
     )
 
 
+# Survival is torch's: a process that predicts has torch, and would wait for SciPy.
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
         "weibull": Distribution(
             _weibull, lambda z: np.exp(-np.exp(np.minimum(z, _LARGEST))), -np.euler_gamma, np.pi / np.sqrt(6)
         ),
-        "log-logistic": Distribution(_log_logistic, lambda z: expit(-z), 0.0, np.pi / np.sqrt(3)),
-        "log-normal": Distribution(_log_normal, lambda z: ndtr(-z), 0.0, 1.0),
+        "log-logistic": Distribution(
+            _log_logistic, lambda z: torch.sigmoid(torch.from_numpy(-z)).numpy(), 0.0, np.pi / np.sqrt(3)
+        ),
+        "log-normal": Distribution(_log_normal, lambda z: torch.special.ndtr(torch.from_numpy(-z)).numpy(), 0.0, 1.0),
     }
 )
 

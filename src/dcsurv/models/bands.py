@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
-from scipy.stats import t as student
 
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.interpolated import Interpolated
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.target import FloatArray, Outcome
 
@@ -108,31 +109,34 @@ class BandSources(NamedTuple):
 
     Attributes
     ----------
-    replicates : list of SurvivalCurves
+    replicates : list of Interpolated
         The same patients' curves by models that were fitted to other patients of the same kind.
     factor : float
         What their variance is multiplied by: (K - 1)² / K for K models that each left out a fold, 1 for resamples.
-    families : list of tuple of (float, SurvivalCurves)
+    families : list of tuple of (float, Interpolated)
         Shares and curves of the kinds of models that were averaged.
     fitted_on : list of tuple of (float, Backing)
         How many numbers were learnt for each time, and from how many patients.
+    center : SurvivalCurves
+        The curves that the bands lie around.
     """
 
-    replicates: Sequence[SurvivalCurves]
+    replicates: Sequence[Interpolated]
     factor: float
-    families: Sequence[tuple[float, SurvivalCurves]]
+    families: Sequence[tuple[float, Interpolated]]
     fitted_on: Sequence[tuple[float, Backing]]
+    center: SurvivalCurves
 
     def relative_reach(self, times: FloatArray, level: float) -> FloatArray:
         """Return how far a band of a level reaches on the scale log(-log S) for what varies by patient, (n, T)."""
-        each = np.stack([log_hazard(curves.evaluate(times)) for curves in self.replicates])
-        variance = student.ppf((1 + level) / 2, len(each) - 1) ** 2 * self.factor * each.var(axis=0, ddof=1)
+        each = np.stack([log_hazard(curves.evaluate_rows(times)) for curves in self.replicates])
+        variance = student_reach(level, len(each) - 1) ** 2 * self.factor * each.var(axis=0, ddof=1)
         if len(self.families) > 1:
             shares = np.array([share for share, _ in self.families])
-            kinds = np.stack([log_hazard(curves.evaluate(times)) for _, curves in self.families])
+            kinds = np.stack([log_hazard(curves.evaluate_rows(times)) for _, curves in self.families])
             between = np.average((kinds - np.average(kinds, axis=0, weights=shares)) ** 2, axis=0, weights=shares)
-            variance += norm.ppf((1 + level) / 2) ** 2 * between
-        out: FloatArray = np.sqrt(variance)
+            variance += NormalDist().inv_cdf((1 + level) / 2) ** 2 * between
+        out: FloatArray = np.sqrt(variance).T
         return out
 
     def absolute_reach(self, times: FloatArray, level: float) -> FloatArray:
@@ -141,7 +145,7 @@ class BandSources(NamedTuple):
         # Before the first event is seen, hazards are taken to be what they are there, so that S(0) is certain.
         first = min(float(backing.times[0]) for _, backing in self.fitted_on)
         begun = np.sqrt(np.clip(times / first, 0.0, 1.0)) if first > 0 else 1.0 * (times > 0)
-        out: FloatArray = norm.ppf((1 + level) / 2) * begun * np.sqrt(variance)
+        out: FloatArray = NormalDist().inv_cdf((1 + level) / 2) * begun * np.sqrt(variance)
         return out
 
 
@@ -171,3 +175,26 @@ def band_around(
 def log_hazard(survival: FloatArray) -> FloatArray:
     """Return log(-log S)."""
     return np.log(-np.log(np.clip(survival, _EDGE, 1 - _EDGE)))
+
+
+def student_reach(level: float, freedom: int) -> float:
+    """Return how far from 0 Student's distribution has to reach on both sides to hold a share.
+
+    In closed form up to a bisection, because SciPy takes longer to import than a few patients to predict.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_share(middle, freedom) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _student_share(angle: float, freedom: int) -> float:
+    """Return the share of Student's distribution within sqrt(freedom) * tan(angle) of 0."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    total, term = 0.0, sine * cosine if odd else sine
+    for k in range(odd + 1, freedom, 2):
+        total += term
+        term *= cosine**2 * k / (k + 1)
+    return 2 / math.pi * (angle + total) if odd else total

@@ -8,11 +8,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
 
+from dcsurv._learn import check_is_fitted
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.checks import check_times
 from dcsurv.models.bands import Band, BandSources, band_around
-from dcsurv.models.curve_model import CurveModel
+from dcsurv.models.curve_model import CurveModel, warn_of_late
 from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
 from dcsurv.models.time_bounds import TimeBounds, TimeInterval
@@ -145,16 +146,38 @@ class SurvivalModel(CurveModel):
         """
         if not 0 < level < 1:
             raise ValueError(f"level is {level}, but a share between 0 and 1 is expected, such as 0.9.")
-        center = self.predict_survival_function(X, times)
-        nodes = center.times
-        absolute: list[FloatArray] = []
+        asked = None if times is None else check_times(times)
+        nodes: list[FloatArray] = []
 
-        def relative(chunk: Features) -> FloatArray:
-            sources = self.band_sources(chunk)
-            absolute[:] = [sources.absolute_reach(nodes, level)]
-            return sources.relative_reach(nodes, level)
+        def ends(chunk: Features) -> FloatArray:
+            _, (own, *three) = self.curves_with_band(chunk, asked, level)
+            nodes[:] = [own]
+            return np.stack(three, axis=1)
 
-        return band_around(nodes, center.values, self._in_chunks(X, relative), absolute[0])
+        lower, survival, upper = np.moveaxis(self._in_chunks(X, ends), 1, 0)
+        if nodes[0][-1] > self.nodes[-1]:
+            warn_of_late(nodes[0][-1], self.nodes[-1])
+        return Band(nodes[0], lower, survival, upper)
+
+    def curves_with_band(
+        self, prepared: Features, times: FloatArray | None, level: float
+    ) -> tuple[SurvivalCurves, Band]:
+        """Return the curves of a chunk of patients and the band around them, from one pass over the members.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+        times : array of shape (T,) or None
+            Ascending times of the band; None: the nodes of the curves.
+        level : float
+            Of the band.
+        """
+        sources = self.band_sources(prepared)
+        curves = sources.center
+        asked = curves.times if times is None else times
+        reach = sources.relative_reach(asked, level), sources.absolute_reach(asked, level)
+        return curves, band_around(asked, curves.evaluate(asked), *reach)
 
     def predict_interval(
         self, X: Any, confidence: float = 0.9, *, side: Literal["lower", "both"] = "lower"

@@ -28,4 +28,5 @@ def relative_risk(log_risk: FloatArray) -> FloatArray:
 
 def proportional_survival(cumulative_hazard: FloatArray, log_risk: FloatArray) -> FloatArray:
     """Return S = exp(-H0(t) exp(g)), (n, T)."""
-    return np.exp(-np.outer(relative_risk(log_risk), cumulative_hazard))
+    hazard = np.outer(-cumulative_hazard, relative_risk(log_risk))  # one row per time
+    return np.exp(hazard, out=hazard).T

@@ -67,7 +67,7 @@ def natural_spline(x: FloatArray, knots: FloatArray) -> FloatArray:
     """Return the natural cubic splines with these knots, less the straight ones, (n, K - 2)."""
     inside = np.minimum(x, knots[-1])
     beyond = np.maximum(inside[:, None] - knots[:-1], 0.0)
-    beyond *= beyond * beyond / (knots[-1] - knots[:-1])
+    beyond *= beyond * beyond / (knots[-1] - knots[:-1])  # a power of three would take a hundred times as long
     # To the right of the last knot straight: written so, nothing large is subtracted from anything large.
     slope = 3 * (knots[-2] - knots[:-2])
     out: FloatArray = beyond[:, :-1] - beyond[:, -1:] + (x - inside)[:, None] * slope

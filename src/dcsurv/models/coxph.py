@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
+from dcsurv._learn import check_is_fitted
 from dcsurv.kinds import ModelKind, register
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned

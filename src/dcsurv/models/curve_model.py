@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
+from dcsurv._learn import BaseEstimator, check_is_fitted
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.curve_parts import CurveParts
@@ -143,7 +142,7 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         first: list[CurveParts] = []
 
         def survival(chunk: Features) -> npt.NDArray[Any]:
-            followed.append(self._followed_to(chunk))
+            followed.append(self.followed_to_of(chunk))
             parts = self.curve_parts(chunk)
             if times is not None:
                 curves = parts.curves().project(times)
@@ -161,12 +160,7 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             index=X.index if isinstance(X, pd.DataFrame) else None,
         )
         if times is not None and curves.times[-1] > self.nodes[-1]:
-            warnings.warn(
-                f"survival was asked for at {curves.times[-1]:g}, beyond the last node {self.nodes[-1]:g} of the "
-                "model; the curves are held constant there.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn_of_late(curves.times[-1], self.nodes[-1])
         return curves
 
     def predict_cumulative_hazard_function(self, X: Any, times: npt.ArrayLike | None = None) -> FloatArray:
@@ -218,7 +212,7 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         array of shape (n,)
             Times.
         """
-        return self._in_chunks(X, self._followed_to)
+        return self._in_chunks(X, self.followed_to_of)
 
     def groups_of(self, prepared: Features) -> IntArray:
         """Return in which group of alike follow-up each patient is.
@@ -237,8 +231,20 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             return np.zeros(len(prepared), dtype=np.int64)
         return self.follow_up_.assign(prepared)
 
-    def _followed_to(self, X: Features) -> FloatArray:
-        return np.full(len(X), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(X)
+    def followed_to_of(self, prepared: Features) -> FloatArray:
+        """Return until when training patients with such features were followed.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+
+        Returns
+        -------
+        array of shape (n,)
+            Times; NaN where that is not known.
+        """
+        return np.full(len(prepared), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(prepared)
 
     def _in_chunks(self, X: Any, predict: Callable[[Features], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Check features and predict from them, preprocessed, in chunks that keep memory small."""
@@ -254,3 +260,13 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             out[start : start + size] = part
         assert out is not None  # check_features refuses an empty X
         return out
+
+
+def warn_of_late(asked: float, last: float) -> None:
+    """Say that curves were asked for later than they know."""
+    warnings.warn(
+        f"survival was asked for at {asked:g}, beyond the last node {last:g} of the model; the curves are held "
+        "constant there.",
+        UserWarning,
+        stacklevel=3,
+    )

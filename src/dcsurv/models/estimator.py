@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import platform
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, ClassVar, Self
@@ -12,11 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import clone
-from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from dcsurv._frames import as_pandas
+from dcsurv._learn import clone, validate_data
 from dcsurv.curves import Interpolation
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.messages import plural
@@ -283,6 +282,29 @@ class SurvivalEstimator(SurvivalModel):
         """
         return self.curves_of(X).evaluate(times)
 
+    @classmethod
+    def survival_of(cls, members: Sequence[Any], X: Features, times: FloatArray) -> Iterator[FloatArray]:
+        """Yield S of each of some fitted models of this class, as an ensemble asks for it.
+
+        A class whose models can share some of the work overrides this.
+
+        Parameters
+        ----------
+        members : sequence of SurvivalEstimator
+            The models.
+        X : array of shape (n, columns)
+            Prepared features.
+        times : array of shape (T,)
+            Ascending times.
+
+        Yields
+        ------
+        array of shape (T, n)
+            Survival by one model, one row per time.
+        """
+        for member in members:
+            yield np.ascontiguousarray(member.survival_at(X, times).T)
+
     def curve_parts(self, prepared: Features) -> CurveParts:
         """Return what the curves of a chunk of patients are made of."""
         return CurveParts(self.nodes, self.survival_at_nodes(prepared), self.interpolation)
@@ -344,7 +366,7 @@ class SurvivalEstimator(SurvivalModel):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "training_summary_")  # set when a fit has ended well
 
-    def __sklearn_tags__(self) -> Tags:
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         accepts_tables = self.preprocess is not None

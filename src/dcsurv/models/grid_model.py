@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,13 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from dcsurv.curves import Interpolation
+from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.grid import Convention, Spacing, TimeGrid
 from dcsurv.models.base import Features
 from dcsurv.models.heads import HazardHead, Head
 from dcsurv.models.network import NetworkEstimator, Parts
 from dcsurv.models.ranges import NoneOr, Range, WholeNumber
-from dcsurv.networks import EncoderDecoder
+from dcsurv.networks import EncoderDecoder, StackedNetworks
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import FloatArray, IntArray, Outcome
@@ -204,6 +204,18 @@ class GridEstimator(NetworkEstimator):
         """Return S at the nodes for a chunk of patients, (n, T)."""
         survival = self.head.survival(self.outputs_of(X)).cpu().numpy()
         return survival[:, self._kept()]
+
+    @classmethod
+    def survival_of(cls, members: Sequence[Any], X: Features, times: FloatArray) -> Iterator[FloatArray]:
+        """Yield S of each of some fitted models, all networks in one pass if they have the same shape, (T, n) each."""
+        networks = [member.network_ for member in members]
+        if not StackedNetworks.accepts(networks):
+            yield from super().survival_of(members, X, times)
+            return
+        for member, outputs in zip(members, StackedNetworks(networks)(torch.as_tensor(X)), strict=True):
+            rows = member.head.survival(outputs).t().numpy()[member._kept()]
+            curves = SurvivalCurves.from_rows(member.nodes, rows, interpolation=member.interpolation)
+            yield curves.evaluate_rows(times)
 
     def _kept(self) -> npt.NDArray[np.bool_]:
         return np.append(np.diff(self.grid_.nodes) > 0, True)

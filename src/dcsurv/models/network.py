@@ -8,9 +8,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
+from dcsurv._learn import check_random_state
 from dcsurv.models.base import Features
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber

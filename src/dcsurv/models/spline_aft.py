@@ -162,7 +162,9 @@ class SplineAFT(AdditiveEstimator):
         return np.maximum.accumulate(out)  # it ascends at events, and hardly ever not between them
 
     def _survival(self, location: FloatArray, times: FloatArray) -> FloatArray:
-        return DISTRIBUTIONS[self.distribution_].survival((self._clock(times) - location[:, None]) / self.sigma_)
+        z = np.subtract.outer(self._clock(times), location)  # one row per time
+        z /= self.sigma_
+        return DISTRIBUTIONS[self.distribution_].survival(z).T
 
     def _place_nodes(self, location: FloatArray, last: float) -> FloatArray:
         """Return times up to the last one between which straight lines are near the curves of all patients."""

@@ -14,7 +14,7 @@ from dcsurv.models.base import Features
 from dcsurv.models.dcs import DCS
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.network import as_random_state
-from dcsurv.networks import EncoderDecoder, can_be_stacked
+from dcsurv.networks import EncoderDecoder
 from dcsurv.target import FloatArray, IntArray, Outcome
 from dcsurv.training import Trainee, isolated_torch, train_together, validation_split
 
@@ -114,7 +114,6 @@ def _trainee(member: DCS, rows: IntArray, X: Features, y: Outcome, weight: Float
     with isolated_torch(seed):
         member.start_network(X[rows], own_y, own_weight, parts)
     assert isinstance(member.network_, EncoderDecoder)
-    assert can_be_stacked(member.network_)
     patients = StackedOutcomes.of(
         bucket=torch.from_numpy(member.bucket(own_y)),
         event=torch.from_numpy(np.ascontiguousarray(own_y["event"])),

@@ -1,8 +1,9 @@
 """Networks: tensors in, tensors out."""
 
 from dcsurv.networks.encoder_decoder import EncoderDecoder
+from dcsurv.networks.in_training import NetworksInTraining
 from dcsurv.networks.mlp import MLP
 from dcsurv.networks.recurrent import RecurrentDecoder
-from dcsurv.networks.stack import NetworkStack, can_be_stacked
+from dcsurv.networks.stacked import StackedNetworks
 
-__all__ = ["MLP", "EncoderDecoder", "NetworkStack", "RecurrentDecoder", "can_be_stacked"]
+__all__ = ["MLP", "EncoderDecoder", "NetworksInTraining", "RecurrentDecoder", "StackedNetworks"]

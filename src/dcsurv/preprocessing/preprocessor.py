@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
 
 from dcsurv._frames import as_pandas
+from dcsurv._learn import BaseEstimator, TransformerMixin, check_array, check_is_fitted
 from dcsurv.preprocessing.rules import (
     EncodedCategory,
     Float32Array,

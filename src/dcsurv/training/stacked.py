@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dcsurv.losses import StackedOutcomes
-from dcsurv.networks import EncoderDecoder, NetworkStack
+from dcsurv.networks import EncoderDecoder, NetworksInTraining
 from dcsurv.target import IntArray
 from dcsurv.training.history import History
 from dcsurv.training.loop import VALIDATION_BATCH, current_watcher, finite
@@ -156,7 +156,7 @@ class _Run:
         epoch_rows: int,
     ) -> None:
         self.trainees, self.X, self.loss = trainees, X, loss
-        self.stack = NetworkStack([one.network for one in trainees])
+        self.stack = NetworksInTraining([one.network for one in trainees])
         self.active = list(range(len(trainees)))
         self.rngs = [np.random.Generator(np.random.SFC64(one.seed)) for one in trainees]
         self.batches = training

@@ -9,12 +9,18 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv._compile import pays
 from dcsurv.target import FloatArray, IntArray
 
 _Int32: TypeAlias = npt.NDArray[np.int32]
 _Float32: TypeAlias = npt.NDArray[np.float32]
 # Feature, right child, and threshold or value of the nodes of one tree.
 Nodes: TypeAlias = tuple[_Int32, _Int32, _Float32]
+
+# Up to so many patients times trees, plain NumPy is quicker than the wait for compiled code.
+_FEW = 50_000
+# Patients of a piece, and trees that a few patients walk through at once.
+_ROWS, _TREES = 512, 512
 
 
 @dataclass(frozen=True)
@@ -144,11 +150,43 @@ class Trees:
         array of float
             For every patient and block of time the sum of the leaves that they reach, (n, blocks).
         """
-        from dcsurv.trees._kernels import add_leaves
-
         if X.shape[1] != self.n_columns:
             raise ValueError(f"X has {X.shape[1]} columns, but the trees were grown on {self.n_columns}.")
+        if not pays(len(X) * len(self), _FEW):
+            return self._plain_sums(X, n_blocks)
+        from dcsurv.trees._kernels import add_leaves
+
+        out = np.empty((n_blocks, len(X)))
+        # In pieces that stay in the cache; all values of a column, and all sums of a block, lie side by side.
+        for first in range(0, len(X), _ROWS):
+            columns = np.ascontiguousarray(X[first : first + _ROWS].T, dtype=np.float32)
+            sums = np.zeros((n_blocks, columns.shape[1]))
+            add_leaves(columns, self.start, self.feature, self.right, self.value, sums)
+            out[:, first : first + _ROWS] = sums
+        return out.T
+
+    def _plain_sums(self, X: _Float32, n_blocks: int) -> FloatArray:
+        """Add up leaves of a few patients, to the same bits, without waiting for the compiled code."""
         out = np.zeros((len(X), n_blocks))
-        features = np.ascontiguousarray(X, dtype=np.float32)
-        add_leaves(features, self.start, self.feature, self.right, self.value, out)
+        features = np.asarray(X, dtype=np.float32)
+        block = np.arange(n_blocks, dtype=np.float32)
+        for some in range(0, len(self), _TREES):
+            # All patients, blocks and trees take a step at a time, (n, blocks, trees).
+            node = np.empty((len(X), n_blocks, len(self.start[some : some + _TREES + 1]) - 1), dtype=np.int64)
+            node[:] = self.start[some : some + node.shape[2]]
+            walking = np.nonzero(self.feature[node] >= 0)
+            while len(walking[0]):
+                at = node[walking]
+                asked = self.feature[at]
+                found = np.where(
+                    asked < self.n_columns,
+                    features[walking[0], np.minimum(asked, self.n_columns - 1)] if self.n_columns else 0.0,
+                    block[walking[1]],
+                )
+                at = np.where(found <= self.value[at], at + 1, self.right[at])
+                node[walking] = at
+                still = self.feature[at] >= 0
+                walking = tuple(one[still] for one in walking)
+            for tree in range(node.shape[2]):
+                out += self.value[node[:, :, tree]]
         return out

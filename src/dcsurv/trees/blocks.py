@@ -215,10 +215,15 @@ class BlockHazard:
         if times is not None:
             node = np.searchsorted(self.blocks.times, times, side="right") - 1
             block, within = block[np.maximum(node, 0)], np.where(node < 0, 0.0, within[np.maximum(node, 0)])
-        through = np.cumsum(relative * self.within[self.blocks._last], axis=1)
-        before = np.concatenate([np.zeros((len(relative), 1)), through[:, :-1]], axis=1)
-        out: FloatArray = np.exp(-(before[:, block] + relative[:, block] * within))
-        return out
+        # One row per block and then per time: all patients at a time lie side by side.
+        factor = np.ascontiguousarray(relative.T)
+        before = np.zeros_like(factor)
+        np.cumsum(factor[:-1] * self.within[self.blocks._last[:-1], None], axis=0, out=before[1:])
+        hazard = factor[block]
+        hazard *= within[:, None]
+        hazard += before[block]
+        np.negative(hazard, out=hazard)
+        return np.exp(hazard, out=hazard).T
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:

@@ -1,4 +1,4 @@
-"""Many networks of one shape as one: stacked weights, batched products, gradients without a recorded graph."""
+"""Many networks of one shape that are trained as one: stacked weights, batched products, gradients without a recorded graph."""
 
 from __future__ import annotations
 
@@ -17,29 +17,7 @@ _BYTE = 256
 _WORDS = 2**64 - 1
 
 
-def can_be_stacked(network: nn.Module) -> bool:
-    """Return whether a network is one of those that a stack can be made of: dense layers only, one output per node.
-
-    Parameters
-    ----------
-    network : Module
-        Any network.
-
-    Returns
-    -------
-    bool
-        Whether :class:`NetworkStack` takes it.
-    """
-    return (
-        isinstance(network, EncoderDecoder)
-        and network.decoder is None
-        and network.outputs_per_node == 1
-        and len(network.aggregation) == 1
-        and all(value.is_cpu and value.dtype == torch.float32 for value in network.parameters())
-    )
-
-
-class NetworkStack:
+class NetworksInTraining:
     """M networks of one shape whose weights lie in one table, a row for each.
 
     Products of all networks are one batched product, and one step of an optimiser moves them all. A network's numbers
@@ -48,7 +26,8 @@ class NetworkStack:
     Parameters
     ----------
     networks : sequence of EncoderDecoder
-        Networks for which :func:`can_be_stacked` holds, all with the same layers, bins and dropout.
+        Without recurrent decoder, with one output per node and one layer after the encoder, single precision, on the CPU;
+        all with the same layers, bins and dropout.
 
     Attributes
     ----------
@@ -58,8 +37,8 @@ class NetworkStack:
     Examples
     --------
     >>> import torch
-    >>> from dcsurv.networks import EncoderDecoder, NetworkStack
-    >>> stack = NetworkStack([EncoderDecoder(4, 10, decoder_layers=0) for _ in range(3)])
+    >>> from dcsurv.networks import EncoderDecoder, NetworksInTraining
+    >>> stack = NetworksInTraining([EncoderDecoder(4, 10, decoder_layers=0) for _ in range(3)])
     >>> stack.outputs(torch.zeros(3, 5, 4)).shape
     torch.Size([3, 5, 10])
     """

@@ -1,0 +1,185 @@
+"""Predictions for a folder of Parquet files: one part of the output for each part of the input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.features import Odd
+from dcsurv.cohort.predictions import Predictor, write_predictions
+from dcsurv.cohort.reading import inspect_table
+from dcsurv.messages import needs_extra
+from dcsurv.persistence import written_atomically
+
+# What the folder of predictions was made with, so that a later run knows whether it may go on there.
+_RECORD = "_predicted.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a table that is kept in several, and where its predictions go.
+
+    Parameters
+    ----------
+    source : Path
+        Its rows.
+    target : Path
+        Its predictions.
+    """
+
+    source: Path
+    target: Path
+
+    @property
+    def done(self) -> bool:
+        """Whether its predictions are there, all of them, and younger than its rows."""
+        return self.target.is_file() and self.target.stat().st_mtime_ns >= self.source.stat().st_mtime_ns
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a predictor has counted in some parts.
+
+    Parameters
+    ----------
+    rows : int, default 0
+        Patients.
+    odd : dict, default {}
+        Values that had to be taken for missing, by column and reason.
+    beyond : dict of str to int, default {}
+        For how many patients each horizon lies beyond the follow-up of patients like them.
+    """
+
+    rows: int = 0
+    odd: dict[tuple[str, str], Odd] = field(default_factory=dict)
+    beyond: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Counts) -> Counts:
+        odd = dict(self.odd)
+        for key, one in other.odd.items():
+            odd[key] = odd[key] + one if key in odd else one
+        beyond = {
+            name: self.beyond.get(name, 0) + other.beyond.get(name, 0) for name in {**self.beyond, **other.beyond}
+        }
+        return Counts(self.rows + other.rows, odd, beyond)
+
+
+def predict_part(predictor: Predictor, part: Part) -> Counts:
+    """Predict one part, all of it or nothing; the predictor itself counts nothing.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model and what is predicted.
+    part : Part
+        What to read and where to write.
+
+    Returns
+    -------
+    Counts
+        Of this part.
+    """
+    own = replace(predictor)
+    part.target.parent.mkdir(parents=True, exist_ok=True)
+    for _ in write_predictions(own, inspect_table(part.source), part.target):
+        pass
+    return Counts(own.rows, own.odd, own.beyond)
+
+
+def find_parts(folder: Path, output: Path) -> list[Part]:
+    """Return the parts of a folder, in the order of their names.
+
+    Parameters
+    ----------
+    folder : Path
+        A folder with Parquet files, also in folders within. Names that begin with a point or an underscore are left
+        out, as everywhere.
+    output : Path
+        The folder for the predictions, in files of the same names.
+
+    Returns
+    -------
+    list of Part
+        At least one.
+
+    Raises
+    ------
+    CohortError
+        If there is none.
+    """
+    inside = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
+    found = [name for name in inside if not any(one.startswith((".", "_")) for one in name.parts)]
+    if not found:
+        raise CohortError(
+            f"the folder {folder} has no Parquet files.",
+            parameter="path",
+            remedy="Name a folder with files that end in .parquet, or one file: CSV, Parquet or Excel.",
+        )
+    return [Part(folder / name, output / name) for name in found]
+
+
+def predict_folder(
+    predictor: Predictor,
+    parts: Iterable[Part],
+    output: Path,
+    made_with: str,
+    run: Callable[[Callable[[Part], Counts], Iterable[Part]], Iterable[Counts]] = map,
+) -> Iterator[Counts]:
+    """Predict the parts of a folder; those that are done already are kept.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model and what is predicted.
+    parts : iterable of Part
+        From :func:`find_parts`.
+    output : Path
+        The folder for the predictions.
+    made_with : str
+        A fingerprint of the model's file: a folder that another model has begun is refused.
+    run : callable, default map
+        What applies a function to all parts that are left, and yields the results in any order.
+
+    Yields
+    ------
+    Counts
+        Of all parts that were predicted so far, in this run.
+    """
+    with needs_extra("A Parquet file", "parquet"):
+        import pyarrow  # noqa: F401
+
+    output.mkdir(exist_ok=True)
+    record = {"model": made_with, "columns": [*predictor.keep, *predictor.names()]}
+    _begin(output, record)
+    total = Counts()
+    for counts in run(_OnePart(predictor), [part for part in parts if not part.done]):
+        total += counts
+        yield total
+
+
+@dataclass(frozen=True)
+class _OnePart:
+    """What is to be done with each part; unlike a function within a function, it can be sent elsewhere."""
+
+    predictor: Predictor
+
+    def __call__(self, part: Part) -> Counts:
+        return predict_part(self.predictor, part)
+
+
+def _begin(output: Path, record: dict[str, object]) -> None:
+    """Take a folder for predictions of a kind, and remove what a run that was killed has left half-written."""
+    path = output / _RECORD
+    if path.is_file():
+        if json.loads(path.read_text(encoding="utf-8")) != record:
+            raise CohortError(f"{output} holds predictions of another model, or other ones. Name another folder.")
+        for half in output.rglob(".*.part"):
+            half.unlink()
+        return
+    if any(output.iterdir()):
+        raise CohortError(f"the folder {output} holds something else. Name a new or an empty one.")
+    with written_atomically(path) as stream:
+        stream.write(json.dumps(record, indent=2).encode())

@@ -1,4 +1,4 @@
-"""Many networks of one shape that are trained as one: stacked weights, batched products, gradients without a recorded graph."""
+"""Networks of one shape that are trained as one: stacked weights, batched products, no recorded graph."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class NetworksInTraining:
     Parameters
     ----------
     networks : sequence of EncoderDecoder
-        Without recurrent decoder, with one output per node and one layer after the encoder, single precision, on the CPU;
-        all with the same layers, bins and dropout.
+        Without recurrent decoder, with one output per node and one layer after the encoder, in single precision on the
+        CPU; all with the same layers, bins and dropout.
 
     Attributes
     ----------

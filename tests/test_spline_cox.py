@@ -20,7 +20,7 @@ from dcsurv.models.bends import curvature, find_bends, natural_spline, place_kno
 from dcsurv.models.cox_inference import RiskSets
 from dcsurv.models.drawn import representatives
 from dcsurv.models.partial_likelihood import PartialLikelihood
-from dcsurv.models.penalised import Penalties, fit_penalised
+from dcsurv.models.penalised import Penalties, choose_penalties, fit_penalised
 
 STRAIGHT = {"knots": 0, "penalty": 1e-9}
 
@@ -92,6 +92,22 @@ def test_more_columns_than_patients_are_turned_and_come_back():
     chosen = SplineCox(preprocess=None).fit(X, y)
     assert chosen.coef_.shape == (90,)
     assert 0 < chosen.degrees_of_freedom_["straight"] < 60
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_group_turned_to_its_axes_chooses_the_same_penalties(others, monkeypatch):
+    rng = np.random.default_rng(0)
+    made = rng.normal(size=(60, 30 + others))
+    information, target = made.T @ made, 5 * rng.normal(size=30 + others)
+    group = np.r_[np.zeros(30), np.ones(others)].astype(np.int64)
+    one = np.ones(1 + bool(others))
+    bounds = Penalties(one, 1e-3 * one, 1e6 * one)
+    chosen = []
+    for share in (0.2, 0.0):
+        monkeypatch.setattr("dcsurv.models.penalised._FEW_OTHERS", share)
+        chosen.append(choose_penalties(information, target, group, one, bounds))
+    np.testing.assert_allclose(*chosen, rtol=1e-8)
+    assert (chosen[0] != 1).all()
 
 
 def test_very_many_columns_are_turned_to_the_longest_axes(monkeypatch):

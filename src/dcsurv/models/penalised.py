@@ -26,6 +26,8 @@ SMALLEST_STEP = 1e-4
 _MAX_ROUNDS = 60
 _FURTHER = 1.7
 _SMALLEST_CHANGE = 1e-3
+# With fewer terms of other groups, as a share of those of the first, the first is turned to its axes for these rounds.
+_FEW_OTHERS = 0.2
 
 
 class Likelihood(Protocol):
@@ -228,13 +230,12 @@ def choose_penalties(
     """
     groups = len(penalty)
     size = _sums(group, np.ones(len(group)), groups)
-    if groups == 1:  # turned to its axes once, a round costs nothing
-        along, axes = np.linalg.eigh(information)
-        along, target = np.maximum(along, 0.0), axes.T @ target
+    turned = None
+    if (group > 0).sum() < _FEW_OTHERS * (group == 0).sum():
+        turned = _TurnedGroup(information, target, group)
     for _ in range(_MAX_ROUNDS):
-        if groups == 1:
-            diagonal = 1.0 / (along + penalty[0])
-            coef = diagonal * target
+        if turned is not None:
+            diagonal, coef = turned.solve(penalty)
         else:
             inverse = _inverse(information, penalty[group])
             diagonal, coef = np.diag(inverse), inverse @ target
@@ -248,6 +249,33 @@ def choose_penalties(
         if change < _SMALLEST_CHANGE:
             break
     return penalty
+
+
+class _TurnedGroup:
+    """A quadratic log likelihood with the terms of the first group turned to their axes: what follows costs little.
+
+    Sums of squares and of a diagonal over the group are the same along all axes.
+    """
+
+    def __init__(self, information: FloatArray, target: FloatArray, group: IntArray) -> None:
+        self.first = group == 0
+        self.others = group[~self.first]
+        along, axes = np.linalg.eigh(information[np.ix_(self.first, self.first)])
+        self.along, self.target = np.maximum(along, 0.0), axes.T @ target[self.first]
+        self.across = axes.T @ information[np.ix_(self.first, ~self.first)]
+        self.rest, self.target_rest = information[np.ix_(~self.first, ~self.first)], target[~self.first]
+
+    def solve(self, penalty: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the diagonal of the penalised information's inverse, and the coefficients."""
+        own = 1.0 / (self.along + penalty[0])
+        known = own[:, None] * self.across
+        inverse = np.linalg.inv(self.rest + np.diag(penalty[self.others]) - self.across.T @ known)
+        rest = inverse @ (self.target_rest - known.T @ self.target)
+        diagonal, coef = np.empty(len(self.first)), np.empty(len(self.first))
+        diagonal[self.first] = own + np.einsum("ij,jk,ik->i", known, inverse, known)
+        diagonal[~self.first] = np.diag(inverse)
+        coef[self.first], coef[~self.first] = own * self.target - known @ rest, rest
+        return diagonal, coef
 
 
 def _sums(group: IntArray, values: FloatArray, groups: int) -> FloatArray:

@@ -15,16 +15,19 @@ from dcsurv.cli.groups import described
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cohort import (
     CohortError,
+    Counts,
     Horizon,
     ModelCard,
+    Part,
     Predictor,
     TableFormat,
     describe_time,
+    find_parts,
     inspect_table,
+    predict_folder,
     write_predictions,
 )
 from dcsurv.cohort.formats import clean_name
-from dcsurv.cohort.parts import Counts, Part, find_parts, predict_folder
 from dcsurv.messages import plural
 
 _PREDICTIONS = "Predictions"

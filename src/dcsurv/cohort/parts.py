@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +28,13 @@ class Part:
         Its rows.
     target : Path
         Its predictions.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dcsurv.cohort import Part
+    >>> Part(Path("parts/a.parquet"), Path("predictions/a.parquet")).done
+    False
     """
 
     source: Path
@@ -51,6 +58,12 @@ class Counts:
         Values that had to be taken for missing, by column and reason.
     beyond : dict of str to int, default {}
         For how many patients each horizon lies beyond the follow-up of patients like them.
+
+    Examples
+    --------
+    >>> from dcsurv.cohort import Counts
+    >>> (Counts(2, beyond={"5y": 1}) + Counts(3, beyond={"5y": 2})).beyond
+    {'5y': 3}
     """
 
     rows: int = 0
@@ -170,7 +183,7 @@ class _OnePart:
         return predict_part(self.predictor, part)
 
 
-def _begin(output: Path, record: dict[str, object]) -> None:
+def _begin(output: Path, record: Mapping[str, object]) -> None:
     """Take a folder for predictions of a kind, and remove what a run that was killed has left half-written."""
     path = output / _RECORD
     if path.is_file():

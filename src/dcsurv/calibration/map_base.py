@@ -84,7 +84,7 @@ class RecalibrationMap(ABC):
 
         Parameters
         ----------
-        curves : SurvivalCurves
+        curves : Interpolated
             Predicted curves.
 
         Returns
@@ -99,7 +99,7 @@ class RecalibrationMap(ABC):
 
         Parameters
         ----------
-        curves : SurvivalCurves
+        curves : Interpolated
             Predicted curves.
         times : array of float
             When, in any order, (m,).

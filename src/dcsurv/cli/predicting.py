@@ -18,9 +18,9 @@ from dcsurv.cohort import (
     Counts,
     Horizon,
     ModelCard,
-    Part,
     Predictor,
     TableFormat,
+    TablePart,
     describe_time,
     find_parts,
     inspect_table,
@@ -169,7 +169,7 @@ def _warn_of_late(horizons: list[Horizon], last: float, card: ModelCard) -> None
         )
 
 
-def _parts(data: Path, output: Path) -> list[Part] | None:
+def _parts(data: Path, output: Path) -> list[TablePart] | None:
     """Return the parts of a folder with their places in another; None for a file."""
     if not data.is_dir():
         return None

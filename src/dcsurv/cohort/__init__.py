@@ -11,7 +11,7 @@ from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.horizons import UnusableHorizon, choose_horizons, last_usable_time, usable_horizons
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
-from dcsurv.cohort.parts import Counts, Part, find_parts, predict_folder, predict_part
+from dcsurv.cohort.parts import Counts, TablePart, find_parts, predict_folder, predict_part
 from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import Table, inspect_table, read_chunks, read_table
 from dcsurv.durations import Horizon, describe_time, parse_duration, parse_horizons
@@ -26,10 +26,10 @@ __all__ = [
     "Horizon",
     "ModelCard",
     "OutcomeColumns",
-    "Part",
     "Predictor",
     "Table",
     "TableFormat",
+    "TablePart",
     "UnusableHorizon",
     "apply_columns",
     "check_cohort",

@@ -237,8 +237,7 @@ def test_predictions_do_not_depend_on_chunks_or_format(
     whole = pd.read_csv(tmp_path / "whole.csv")
     assert (whole["survival_6m"] > whole["survival_2y"]).all()
     monkeypatch.setattr(reading, "_CHUNK_ROWS", 35)
-    monkeypatch.setattr(predictions, "_NUMBERS", 1)
-    monkeypatch.setattr(predictions, "_LEAST_ROWS", 20)
+    monkeypatch.setattr(predictions, "_PIECE", 20)
     run("predict", folder / "cox.safetensors", tmp_path / "later.csv", "-o", tmp_path / "chunks.csv")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "chunks.csv"), whole)
     told = run(

@@ -107,6 +107,7 @@ class HorizonMap(RecalibrationMap):
         self.horizons_ = np.asarray(horizons, dtype=np.float64)
         self.intercept_ = np.asarray(intercept, dtype=np.float64)
         self.slope_ = np.asarray(slope, dtype=np.float64)
+        self._refined: tuple[FloatArray, FloatArray] = np.zeros(0), np.zeros(0)
 
     def transform(self, curves: Any) -> SurvivalCurves:
         """Return recalibrated curves, this map and the one that they carry already worked into their nodes.
@@ -132,7 +133,12 @@ class HorizonMap(RecalibrationMap):
         )
 
     def nodes_of(self, curves: Interpolated) -> FloatArray:
-        return curves.times if curves.interpolation == "step" else refined(curves.times, self.horizons_)
+        if curves.interpolation == "step":
+            return curves.times
+        before, after = self._refined
+        if before is not curves.times:  # those of an ensemble's curves are the same ones for every chunk
+            before, after = self._refined = curves.times, refined(curves.times, self.horizons_)
+        return after
 
     def held(self, rows: FloatArray, times: FloatArray) -> FloatArray:
         return _survival(self._log_hazard(rows, times))

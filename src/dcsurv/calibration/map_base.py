@@ -80,15 +80,52 @@ class RecalibrationMap(ABC):
         """Map S at ``times``; the two broadcast against each other."""
 
     def nodes_of(self, curves: Interpolated) -> FloatArray:
-        """Return the nodes that curves have after the map: what :meth:`transform` works it into."""
+        """Return the nodes that curves have after the map.
+
+        Parameters
+        ----------
+        curves : Interpolated
+            Predicted curves.
+
+        Returns
+        -------
+        array of float
+            Their times.
+        """
         return curves.times
 
     def read(self, curves: Interpolated, times: FloatArray) -> FloatArray:
-        """Return the mapped curves at some times only, one row each, as :meth:`transform` would make them."""
+        """Return mapped curves at some times only, as :meth:`transform` would make them.
+
+        Parameters
+        ----------
+        curves : Interpolated
+            Predicted curves.
+        times : array of float
+            When, in any order, (m,).
+
+        Returns
+        -------
+        array of float
+            One row per time, (m, n).
+        """
         return self(curves.evaluate_rows(times), times[:, None])
 
     def held(self, rows: FloatArray, times: FloatArray) -> FloatArray:
-        """Map S at ascending times, one row each, (T, n); what would rise is held."""
+        """Map S at ascending times; what would rise is held.
+
+        Parameters
+        ----------
+        rows : array of float
+            S, one row per time, (T, n).
+        times : array of float
+            The times, (T,).
+
+        Returns
+        -------
+        array of float
+            S after the map, (T, n).
+        """
         return np.minimum.accumulate(self(rows, times[:, None]), axis=0)
 
     @abstractmethod

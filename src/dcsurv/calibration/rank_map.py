@@ -142,7 +142,18 @@ class RankPreservingMap(RecalibrationMap):
         return mapped + self.identity_share_ * s
 
     def source_of(self, level: float) -> float:
-        """Return the largest S that is mapped to no more than a level."""
+        """Return the largest S that is mapped to no more than a level.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        float
+            S before the map.
+        """
         low, high = 0.0, 1.0
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2

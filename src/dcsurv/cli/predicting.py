@@ -15,16 +15,19 @@ from dcsurv.cli.groups import described
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cohort import (
     CohortError,
+    Counts,
     Horizon,
     ModelCard,
     Predictor,
     TableFormat,
+    TablePart,
     describe_time,
+    find_parts,
     inspect_table,
+    predict_folder,
     write_predictions,
 )
 from dcsurv.cohort.formats import clean_name
-from dcsurv.cohort.parts import Counts, Part, find_parts, predict_folder
 from dcsurv.messages import plural
 
 _PREDICTIONS = "Predictions"
@@ -166,7 +169,7 @@ def _warn_of_late(horizons: list[Horizon], last: float, card: ModelCard) -> None
         )
 
 
-def _parts(data: Path, output: Path) -> list[Part] | None:
+def _parts(data: Path, output: Path) -> list[TablePart] | None:
     """Return the parts of a folder with their places in another; None for a file."""
     if not data.is_dir():
         return None

@@ -11,6 +11,7 @@ from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.horizons import UnusableHorizon, choose_horizons, last_usable_time, usable_horizons
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
+from dcsurv.cohort.parts import Counts, TablePart, find_parts, predict_folder, predict_part
 from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import Table, inspect_table, read_chunks, read_table
 from dcsurv.durations import Horizon, describe_time, parse_duration, parse_horizons
@@ -19,6 +20,7 @@ __all__ = [
     "Cohort",
     "CohortError",
     "Column",
+    "Counts",
     "EventCoding",
     "Finding",
     "Horizon",
@@ -27,12 +29,14 @@ __all__ = [
     "Predictor",
     "Table",
     "TableFormat",
+    "TablePart",
     "UnusableHorizon",
     "apply_columns",
     "check_cohort",
     "choose_horizons",
     "describe_time",
     "find_outcome",
+    "find_parts",
     "guess_coding",
     "guess_columns",
     "inspect_table",
@@ -40,6 +44,8 @@ __all__ = [
     "make_cohort",
     "parse_duration",
     "parse_horizons",
+    "predict_folder",
+    "predict_part",
     "read_chunks",
     "read_cohort",
     "read_cohort_for",

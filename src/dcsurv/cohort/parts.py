@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _RECORD = "_predicted.json"
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """One file of a table that is kept in several, and where its predictions go.
 
     Parameters
@@ -28,6 +28,13 @@ class Part:
         Its rows.
     target : Path
         Its predictions.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dcsurv.cohort import TablePart
+    >>> TablePart(Path("parts/a.parquet"), Path("predictions/a.parquet")).done
+    False
     """
 
     source: Path
@@ -51,6 +58,12 @@ class Counts:
         Values that had to be taken for missing, by column and reason.
     beyond : dict of str to int, default {}
         For how many patients each horizon lies beyond the follow-up of patients like them.
+
+    Examples
+    --------
+    >>> from dcsurv.cohort import Counts
+    >>> (Counts(2, beyond={"5y": 1}) + Counts(3, beyond={"5y": 2})).beyond
+    {'5y': 3}
     """
 
     rows: int = 0
@@ -67,14 +80,14 @@ class Counts:
         return Counts(self.rows + other.rows, odd, beyond)
 
 
-def predict_part(predictor: Predictor, part: Part) -> Counts:
+def predict_part(predictor: Predictor, part: TablePart) -> Counts:
     """Predict one part, all of it or nothing; the predictor itself counts nothing.
 
     Parameters
     ----------
     predictor : Predictor
         The model and what is predicted.
-    part : Part
+    part : TablePart
         What to read and where to write.
 
     Returns
@@ -89,7 +102,7 @@ def predict_part(predictor: Predictor, part: Part) -> Counts:
     return Counts(own.rows, own.odd, own.beyond)
 
 
-def find_parts(folder: Path, output: Path) -> list[Part]:
+def find_parts(folder: Path, output: Path) -> list[TablePart]:
     """Return the parts of a folder, in the order of their names.
 
     Parameters
@@ -102,7 +115,7 @@ def find_parts(folder: Path, output: Path) -> list[Part]:
 
     Returns
     -------
-    list of Part
+    list of TablePart
         At least one.
 
     Raises
@@ -118,15 +131,15 @@ def find_parts(folder: Path, output: Path) -> list[Part]:
             parameter="path",
             remedy="Name a folder with files that end in .parquet, or one file: CSV, Parquet or Excel.",
         )
-    return [Part(folder / name, output / name) for name in found]
+    return [TablePart(folder / name, output / name) for name in found]
 
 
 def predict_folder(
     predictor: Predictor,
-    parts: Iterable[Part],
+    parts: Iterable[TablePart],
     output: Path,
     made_with: str,
-    run: Callable[[Callable[[Part], Counts], Iterable[Part]], Iterable[Counts]] = map,
+    run: Callable[[Callable[[TablePart], Counts], Iterable[TablePart]], Iterable[Counts]] = map,
 ) -> Iterator[Counts]:
     """Predict the parts of a folder; those that are done already are kept.
 
@@ -134,7 +147,7 @@ def predict_folder(
     ----------
     predictor : Predictor
         The model and what is predicted.
-    parts : iterable of Part
+    parts : iterable of TablePart
         From :func:`find_parts`.
     output : Path
         The folder for the predictions.
@@ -166,11 +179,11 @@ class _OnePart:
 
     predictor: Predictor
 
-    def __call__(self, part: Part) -> Counts:
+    def __call__(self, part: TablePart) -> Counts:
         return predict_part(self.predictor, part)
 
 
-def _begin(output: Path, record: dict[str, object]) -> None:
+def _begin(output: Path, record: Mapping[str, object]) -> None:
     """Take a folder for predictions of a kind, and remove what a run that was killed has left half-written."""
     path = output / _RECORD
     if path.is_file():

@@ -24,7 +24,6 @@ from dcsurv.durations import Horizon
 from dcsurv.messages import needs_extra
 from dcsurv.persistence import written_atomically
 from dcsurv.target import FloatArray
-from dcsurv.training import one_thread
 
 if TYPE_CHECKING:
     from dcsurv.models import SurvivalModel
@@ -255,6 +254,8 @@ def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> It
         The number of rows so far; the file is there when there are no more.
     """
     writer = _parquet_writer if path.suffix.lower() == ".parquet" else _csv_writer
+    from dcsurv.training import one_thread
+
     # Threads have chunks of their own, so that none needs help with its products.
     with one_thread(), written_atomically(path) as stream, writer(stream, predictor, form) as write:
         for predicted in predictor.chunks(form):

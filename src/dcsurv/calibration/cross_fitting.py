@@ -11,6 +11,7 @@ from dcsurv.calibration.families import seeded, train_member
 from dcsurv.curves import SurvivalCurves
 from dcsurv.models import SurvivalEstimator
 from dcsurv.models.base import Features
+from dcsurv.parallel import run_tasks
 from dcsurv.target import FloatArray, IntArray, Outcome
 
 
@@ -72,7 +73,7 @@ def cross_fit(
         joblib.delayed(train_member)(seeded(templates[f], seed), X, y, weight, train, left_out)
         for (f, (train, left_out)), seed in zip(dealt, seeds, strict=True)
     ]
-    fitted = joblib.Parallel(n_jobs=n_jobs)(tasks)
+    fitted = run_tasks(tasks, n_jobs)
     members: list[list[SurvivalEstimator]] = [[] for _ in templates]
     for (f, _), (member, _) in zip(dealt, fitted, strict=True):
         members[f].append(member)

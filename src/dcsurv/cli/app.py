@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import typer
 
 from dcsurv import __version__
 from dcsurv.cli.groups import expand
-from dcsurv.cli.shell import TERMINATED, in_words, out
+from dcsurv.cli.shell import INTERRUPTED, TERMINATED, in_words, out
 
 _HELP = """Individual survival prediction: S(t|x) for every patient.
 
@@ -66,4 +68,13 @@ def main() -> None:
     """Entry point of the command `dcsurv`."""
     # A command that is terminated (by a scheduler, say) tidies up as it does after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    sys.exit(app())
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            # Ctrl-C means now: what was registered is tidied up, but not every object taken apart, for seconds.
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise

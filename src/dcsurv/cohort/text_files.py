@@ -12,13 +12,16 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
+from dcsurv.cohort.cells import to_numbers
+from dcsurv.cohort.columns import MANY_LEVELS
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import DELIMITERS, MISSING, TableFormat, clean_names
@@ -261,12 +264,17 @@ def has_grouped_digits(form: TableFormat) -> bool:
     return False
 
 
-def csv_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
-    for chunk in raw_chunks(form, wanted, size):
-        yield tidy_text(chunk, form)
+def csv_chunks(
+    form: TableFormat, wanted: list[str], size: int, measured: Collection[str] = ()
+) -> Iterator[pd.DataFrame]:
+    for chunk in raw_chunks(form, wanted, size, measured):
+        yield tidy_text(chunk, form, measured)
 
 
-def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.DataFrame]:
+def raw_chunks(
+    form: TableFormat, wanted: list[str], size: int, measured: Collection[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """Yield the cells as they are written; those of columns of measurements as numbers, where they are."""
     if not wanted:
         return
     try:
@@ -280,7 +288,9 @@ def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
                 skiprows=form.skipped,
                 names=list(form.columns),
                 index_col=False,  # with usecols, pandas would cut lines that are too long without a word
-                dtype=str,
+                dtype={name: str for name in form.columns if name not in measured},
+                float_precision="high",  # the same numbers as pandas makes of text
+                low_memory=False,  # a column has one type in a chunk
                 keep_default_na=False,
                 na_values=list(MISSING),
                 skipinitialspace=True,
@@ -300,9 +310,12 @@ def raw_chunks(form: TableFormat, wanted: list[str], size: int) -> Iterator[pd.D
         ) from None
 
 
-def tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
-    """Trim cells, and write decimal commas as points."""
+def tidy_text(chunk: pd.DataFrame, form: TableFormat, measured: Collection[str] = ()) -> pd.DataFrame:
+    """Trim cells, and write decimal commas as points; columns of measurements are numbers already."""
     for name in chunk.columns:
+        if name in measured:
+            chunk[name] = _measured(chunk[name])
+            continue
         column = chunk[name].str.strip()
         if name in form.thousands and name not in form.verbatim:
             with_groups = column.str.fullmatch(_THOUSANDS, na=False)
@@ -312,6 +325,28 @@ def tidy_text(chunk: pd.DataFrame, form: TableFormat) -> pd.DataFrame:
             column = column.where(~with_comma, column.str.replace(",", ".", regex=False))
         chunk[name] = column.where(~column.isin(MISSING))
     return chunk
+
+
+def measurements(first: pd.DataFrame) -> list[str]:
+    """Return the columns of a chunk of text in which all cells are numbers, more different ones than levels may be.
+
+    What such a column is does not depend on how its numbers are written, and as text they take ten times the memory.
+    """
+    return [
+        str(name)
+        for name in first.columns
+        if first[name].nunique() > MANY_LEVELS and not (to_numbers(first[name]).isna() & first[name].notna()).any()
+    ]
+
+
+def _measured(column: pd.Series) -> pd.Series:
+    """Return numbers; words among them stay words."""
+    if column.dtype != np.dtype(object):
+        return to_numbers(column)
+    text = column.astype(str).str.strip().where(column.notna())
+    numbers, text = to_numbers(text), text.where(~text.isin(MISSING))
+    words = numbers.isna() & text.notna()
+    return numbers.astype(object).where(~words, text) if words.any() else numbers
 
 
 def _explained(form: TableFormat, error: str) -> CohortError:

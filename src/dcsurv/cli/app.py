@@ -68,13 +68,18 @@ def main() -> None:
     """Entry point of the command `dcsurv`."""
     # A command that is terminated (by a scheduler, say) tidies up as it does after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    try:
-        app()
-    except SystemExit as end:
-        if end.code == INTERRUPTED:
-            # Ctrl-C means now: what was registered is tidied up, but not every object taken apart, for seconds.
-            atexit._run_exitfuncs()
+    code: int | str | None = 0
+
+    def leave() -> None:
+        """End at once after Ctrl-C, called last, when all is tidied up: to take torch apart takes seconds."""
+        if code == INTERRUPTED:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(INTERRUPTED)
+
+    atexit.register(leave)
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
         raise

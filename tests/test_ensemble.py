@@ -28,6 +28,7 @@ from dcsurv.calibration import (
 from dcsurv.datasets import load
 from dcsurv.metrics import calibration_at_horizon, concordance_index_td, cumulative_dynamic_auc, ddc, ddc_floor
 from dcsurv.models import DCS, CoxPH, DeepSurv
+from dcsurv.models.together import fit_together
 from dcsurv.persistence import ModelFileError
 from test_sklearn_checks import Adapter
 
@@ -85,7 +86,8 @@ def test_curves_are_the_mapped_mean_of_members_trained_without_their_fold(
     prepared = fitted.preprocessor_.transform(X)
     out_of_fold = np.zeros((len(y), len(nodes)))
     for (train, left_out), seed, member in zip(folds, draws[1:], fitted.members_, strict=True):
-        alone = clone(CHEAP).set_params(preprocess=None, random_state=int(seed)).fit(prepared[train], y[train])
+        alone = clone(CHEAP).set_params(preprocess=None, random_state=int(seed))
+        fit_together([alone], prepared, y, None, [train])
         own = member.predict_survival_function(prepared[left_out])
         np.testing.assert_allclose(alone.predict_survival_function(prepared[left_out]).values, own.values, atol=1e-4)
         out_of_fold[left_out] += own.evaluate(nodes) / 2

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from scipy.stats import kstest
 from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 
@@ -20,6 +21,7 @@ from dcsurv.models.baseline import MAX_NODES
 from dcsurv.nonparametric import StepFunction, breslow
 from dcsurv.persistence import ModelFileError
 from dcsurv.trees import BlockHazard, Growth, TimeBlocks, Trees, boosted
+from dcsurv.trees.growing import _Grower
 
 SMALL = [BoostedHazards(max_rounds=30, random_state=0), HazardForest(n_trees=30, random_state=0)]
 both = pytest.mark.parametrize("model", SMALL, ids=lambda model: type(model).__name__)
@@ -36,6 +38,26 @@ def patients(n: int = 200, seed: int = 0) -> Any:
     X = rng.normal(size=(n, 4)).astype(np.float32)
     time = np.ceil(10 * rng.exponential(np.exp(-X[:, 0].astype(float))))  # with ties
     return X, make_outcome(time, rng.random(n) < 0.7)
+
+
+def nodes_of(tree: Any, leaves: Any) -> Any:
+    """The nodes of a tree of scikit-learn, a left child right after its parent, and values of its leaves."""
+    order, waiting = [], [0]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        if tree.children_left[node] >= 0:
+            waiting += [tree.children_right[node], tree.children_left[node]]
+    place, inner = np.argsort(order), tree.children_left[order] >= 0
+    # A number of single precision is at most a threshold if and only if it is at most the next such number below.
+    threshold = tree.threshold[order]
+    rounded = threshold.astype(np.float32)
+    down = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    return (
+        np.where(inner, tree.feature[order], -1).astype(np.int32),
+        np.where(inner, place[tree.children_right[order]], 0).astype(np.int32),
+        np.where(inner, down, leaves[order]).astype(np.float32),
+    )
 
 
 def blocks_of(y: Any, n_blocks: int) -> TimeBlocks:
@@ -113,7 +135,7 @@ def test_one_walk_for_all_blocks_equals_scikit_learn_on_every_row(options: Any) 
         value = tree.value[:, 0, 0].astype(np.float32)  # as a file holds them
         grown.append((tree, value))
         expected += value[tree.apply(expanded)]
-    trees = Trees.grown(grown, 3)
+    trees = Trees.joined([nodes_of(tree, value) for tree, value in grown], 3)
     if options != {"max_depth": 1}:
         assert (trees.feature == 3).any(), "no split on time is tested"
     np.testing.assert_array_equal(trees.sums(X, n_blocks), expected.reshape(n, n_blocks))
@@ -128,17 +150,73 @@ def test_one_walk_for_all_blocks_equals_scikit_learn_on_every_row(options: Any) 
 
 
 def test_no_trees_change_nothing() -> None:
-    none = Trees.from_arrays(Trees.grown([], 2).to_arrays(), 2)
+    none = Trees.from_arrays(Trees.joined([], 2).to_arrays(), 2)
     assert len(none) == 0
     np.testing.assert_array_equal(none.sums(np.ones((3, 2), dtype=np.float32), 2), 0)
 
 
 def test_columns_are_counted_before_the_walk() -> None:
     with pytest.raises(ValueError, match="3 columns, but the trees were grown on 2"):
-        Trees.grown([], 2).sums(np.ones((3, 3), dtype=np.float32), 1)
+        Trees.joined([], 2).sums(np.ones((3, 3), dtype=np.float32), 1)
 
 
 # --- growing --------------------------------------------------------------------------------------------------
+
+
+def grown_once(X: Any, rows: Any, growth: Growth, seed: int = 0) -> Any:
+    """One tree on all patients: its nodes, and what was observed and expected in each."""
+    grower = _Grower(X, rows, growth, np.random.RandomState(seed))
+    return grower.tree(rows.weight * rows.event, rows.weight * rows.exposure, grower.patients.copy())
+
+
+def test_a_grown_tree_is_that_of_scikit_learn_where_chance_has_no_choice() -> None:
+    """Every threshold between two values is the same split, and all features are tried."""
+    rng = np.random.default_rng(0)
+    X, y = patients(400)
+    X = np.concatenate([X > 0, rng.normal(size=(400, 3)) > 0.5], axis=1).astype(np.float32)
+    rows = blocks_of(y, 2).rows(y, rng.uniform(0.5, 2.0, 400))
+    expanded = np.column_stack([X[rows.patient], rows.block]).astype(np.float32)
+    for depth in (1, 3, 8):
+        growth = Growth(max_depth=depth, min_leaf=4.0, max_features=1.0, subsample=1.0)
+        nodes, observed, mass = grown_once(X, rows, growth)
+        weight = rows.weight * rows.exposure
+        theirs = DecisionTreeRegressor(max_depth=depth, min_weight_fraction_leaf=4.0 / weight.sum())
+        theirs.fit(expanded, rows.event / rows.exposure, sample_weight=weight)
+        assert len(observed) == theirs.tree_.node_count
+        ours = Trees.joined([(nodes[0], nodes[1], np.where(nodes[0] < 0, observed / mass, nodes[2]).astype("f4"))], 7)
+        np.testing.assert_allclose(ours.sums(X, 2)[rows.patient, rows.block], theirs.predict(expanded), rtol=1e-6)
+        assert mass[nodes[0] < 0].min() >= 4.0
+
+
+@pytest.mark.parametrize("n_blocks", [1, 4])
+def test_what_a_tree_counts_in_its_nodes_is_what_its_rows_add_up_to(n_blocks: int) -> None:
+    X, y = patients(500)
+    rows = blocks_of(y, n_blocks).rows(y, None)
+    growth = Growth(max_depth=None, min_leaf=2.0, max_features=1.0, subsample=1.0)
+    (feature, right, value), observed, mass = grown_once(X, rows, growth)
+    assert (feature >= 0).sum() > 20
+    inside = {0: np.ones(len(rows), dtype=bool)}
+    for node in np.flatnonzero(feature >= 0):
+        x = X[rows.patient, feature[node]] if feature[node] < 4 else rows.block
+        here = inside[node]
+        inside[node + 1], inside[right[node]] = here & (x <= value[node]), here & (x > value[node])
+    assert sorted(inside) == list(range(len(feature)))
+    np.testing.assert_allclose(observed, [rows.event[inside[node]].sum() for node in range(len(feature))])
+    np.testing.assert_allclose(mass, [rows.exposure[inside[node]].sum() for node in range(len(feature))])
+    assert mass[feature < 0].min() >= 2.0 - 1e-9
+
+
+def test_thresholds_are_anywhere_between_the_smallest_and_the_largest_value() -> None:
+    X, y = patients(100)
+    rows = blocks_of(y, 1).rows(y, None)
+    growth = Growth(max_depth=1, min_leaf=1e-9, max_features=0.2, subsample=1.0)  # one feature is tried
+    roots = [grown_once(X, rows, growth, seed)[0] for seed in range(800)]
+    column = np.array([feature[0] for feature, _, _ in roots])
+    assert np.bincount(column, minlength=4).min() > 100
+    seen = X[np.unique(rows.patient)].astype(float)
+    low, high = seen.min(axis=0)[column], seen.max(axis=0)[column]
+    share = (np.array([value[0] for _, _, value in roots]) - low) / (high - low)
+    assert kstest(share, "uniform").pvalue > 0.01
 
 
 def test_a_leaf_of_boosting_is_a_newton_step() -> None:

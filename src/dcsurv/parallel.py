@@ -176,7 +176,8 @@ def time_left(waiting: Counter[_Kind], seconds: dict[_Kind, float], worked: floa
 
 def _kind(task: Call) -> _Kind:
     function, arguments, _ = task
-    return function.__qualname__, type(arguments[0]).__name__ if arguments else ""
+    first = next(_leaves(arguments), None)
+    return function.__qualname__, type(first).__name__
 
 
 def _one_of_each_kind_first(kinds: Sequence[_Kind]) -> list[int]:
@@ -216,9 +217,7 @@ def _on_cluster(queue: Sequence[tuple[int, Call]], client: Any) -> _Done:
     for _ in range(_ATTEMPTS):
         sent = _send_once(list(waiting.values()), client)
         futures = {
-            client.submit(
-                _called, number, task[0], task[2], *(sent.get(id(one), one) for one in task[1]), pure=False
-            ): number
+            client.submit(_called, number, task[0], task[2], *_with_sent(task[1], sent), pure=False): number
             for number, task in waiting.items()
         }
         try:
@@ -250,8 +249,8 @@ def _said(error: BaseException) -> BaseException:
 
 def _send_once(tasks: Sequence[Call], client: Any) -> dict[int, Any]:
     """Send what several tasks share, and what is large, to the workers; return what stands for each, by its id."""
-    objects = {id(one): one for _, arguments, _ in tasks for one in arguments}
-    uses = Counter(id(one) for _, arguments, _ in tasks for one in arguments)
+    leaves = [one for _, arguments, _ in tasks for one in _leaves(arguments)]
+    objects, uses = {id(one): one for one in leaves}, Counter(map(id, leaves))
     travels = [
         key
         for key, one in objects.items()
@@ -260,3 +259,19 @@ def _send_once(tasks: Sequence[Call], client: Any) -> dict[int, Any]:
     # By broadcast, so that the death of one worker does not take the only copy with it.
     sent = client.scatter([objects[key] for key in travels], broadcast=True, hash=False) if travels else []
     return dict(zip(travels, sent, strict=True))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield what lists and tuples hold, however deep."""
+    if type(value) in (list, tuple):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
+
+
+def _with_sent(value: Any, sent: dict[int, Any]) -> Any:
+    """Return an argument in which what was sent stands for what it is."""
+    if type(value) in (list, tuple):
+        return type(value)(_with_sent(one, sent) for one in value)
+    return sent.get(id(value), value)

@@ -29,6 +29,7 @@ from dcsurv.calibration.families import (
     common_nodes,
     default_member,
     folds_for,
+    looked_at,
     mapped,
     member_space,
     names_of,
@@ -40,6 +41,7 @@ from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
 from dcsurv.calibration.refits import refits_from, refits_state, refitted
 from dcsurv.calibration.weights import stacking_weights
 from dcsurv.curves import Interpolation, SurvivalCurves
+from dcsurv.follow_up import FollowUp
 from dcsurv.kinds import ModelKind, make_model, register
 from dcsurv.messages import plural
 from dcsurv.models import CurveParts, SurvivalEstimator
@@ -118,7 +120,8 @@ class CalibratedEnsemble(SurvivalEstimator):
     Curves of one family live on the union of the members' nodes, where averaging linear or step curves loses nothing;
     above 2048 nodes, evenly chosen ones are kept. Curves of several are averaged at 120 quantiles of the event times.
 
-    With fewer than 40 events networks and trees are left out of the default families.
+    With fewer than 40 events networks and trees are left out of the default families. Weights and maps are found on at
+    most 20,000 patients, or as many more as have 2,000 events: more would cost time and change nothing.
 
     Examples
     --------
@@ -195,18 +198,22 @@ class CalibratedEnsemble(SurvivalEstimator):
         generator = as_random_state(self.random_state)
         fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + n_folds * sum(n_seeds)))
         folds = fold_indices(y, n_folds=n_folds, random_state=fold_seed)
-        trained = cross_fit(templates, n_seeds, folds, seeds, X, y, weight, self.n_jobs)
-        # Rows of different members come on different nodes: all are read on the common ones.
-        nodes = _union_of_nodes(trained.members[0]) if len(templates) == 1 else common_nodes(y)
-        out_of_fold = trained.out_of_fold(nodes)
+        asked = looked_at(y, fold_seed)
         several = len(templates) > 1
+        common = common_nodes(y) if several else None
+        trained = cross_fit(templates, n_seeds, folds, seeds, X, y, weight, asked, common, self.n_jobs)
+        seen_y, seen_weight = y[asked], None if weight is None else weight[asked]
+        followed = None if self.follow_up_ is None else self.follow_up_.take(asked)
+        # Rows of different members come on different nodes: all are read on the common ones.
+        nodes = _union_of_nodes(trained.members[0]) if common is None else common
+        out_of_fold = trained.out_of_fold(nodes)
         own_maps = [make_maps(()) for _ in templates]
         shares = np.ones(1)
         if several:
-            own_maps = [self._own_map(y, nodes, values, weight) for values in out_of_fold]
+            own_maps = [self._own_map(seen_y, nodes, values, seen_weight, followed) for values in out_of_fold]
             out_of_fold = [mapped(one, values, nodes) for one, values in zip(own_maps, out_of_fold, strict=True)]
-            groups = self.follow_up_.groups if self.follow_up_ is not None and self.follow_up_.depends else None
-            shares = stacking_weights(y, nodes, out_of_fold, priors_of(templates), weight, groups)
+            groups = followed.groups if followed is not None and followed.depends else None
+            shares = stacking_weights(seen_y, nodes, out_of_fold, priors_of(templates), seen_weight, groups)
         self._adopt(
             [
                 Family(name, own if share > 0 else [], n_folds, float(share), one)
@@ -217,10 +224,10 @@ class CalibratedEnsemble(SurvivalEstimator):
         self.backing_ = Backing.of(y, weight)
         mean = np.add.reduce([share * values for share, values in zip(shares, out_of_fold, strict=True)])
         self.map_ = make_maps(self.maps, caution=_CAUTION if several else 1.0).fit(
-            y, self._on_nodes(mean), weight, censoring=self.follow_up_ or "marginal"
+            seen_y, self._on_nodes(mean), seen_weight, censoring=followed or "marginal"
         )
         seen = self.map_.transform(self._on_nodes(mean))
-        self.time_bounds_ = self.bounds_from(y, seen, self.groups_of(X), weight)
+        self.time_bounds_ = self.bounds_from(seen_y, seen, self.groups_of(X[asked]), seen_weight)
         self.refits_: list[CalibratedEnsemble] = []
         if self.bands == "bootstrap":
             template = type(self)(**{**self.get_params(deep=False), "bands": "folds", "n_members": n_folds})
@@ -233,12 +240,19 @@ class CalibratedEnsemble(SurvivalEstimator):
             "members": [member.training_summary_ for member in self.members_],
         }
 
-    def _own_map(self, y: Outcome, nodes: FloatArray, survival: FloatArray, weight: FloatArray | None) -> MapSequence:
+    def _own_map(
+        self,
+        y: Outcome,
+        nodes: FloatArray,
+        survival: FloatArray,
+        weight: FloatArray | None,
+        followed: FollowUp | None,
+    ) -> MapSequence:
         """Return the map of one family: a family must not lose its weight for what a map can mend."""
         names = [name for name in self.maps if name == "horizon"]
         curves = SurvivalCurves(nodes, survival, interpolation="linear")
         maps = make_maps(names, caution=_FAMILY_CAUTION)
-        return maps.fit(y, curves, weight, censoring=self.follow_up_ or "marginal")
+        return maps.fit(y, curves, weight, censoring=followed or "marginal")
 
     def _adopt(self, families: list[Family], nodes: FloatArray) -> None:
         """Take fitted families and the nodes of their mean."""

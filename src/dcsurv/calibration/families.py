@@ -10,15 +10,13 @@ import numpy as np
 from sklearn.base import clone
 
 from dcsurv.calibration.maps import MapSequence
-from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import kind_of, kinds, make_model
 from dcsurv.messages import plural
 from dcsurv.models import DCS, SurvivalEstimator
 from dcsurv.models.base import Features
 from dcsurv.models.grid_model import GridEstimator, nodes_for
 from dcsurv.search_space import Space, TuningError, prefixed
-from dcsurv.target import FloatArray, IntArray, Outcome
-from dcsurv.training import one_thread
+from dcsurv.target import FloatArray, IntArray, Outcome, train_test_indices
 
 # With fewer events networks and trees learn little more than noise, and take part in no default ensemble.
 ENOUGH_FOR_NETWORKS = 40
@@ -35,6 +33,9 @@ _FRUGAL = ("spline-cox", "spline-aft")
 # What the weights are drawn to where the others count 1: a smooth model is the safest bet on a small cohort.
 _PRIOR = {"spline-aft": 3.0, "forest": 0.5}
 _NODES = 120
+# Weights and maps are a few dozen numbers: found on so many patients, or on more where these have fewer events than
+# this, up to what memory allows for.
+_ENOUGH_PATIENTS, _ENOUGH_EVENTS, _MOST_PATIENTS = 20_000, 2_000, 60_000
 
 
 def default_member(**changes: Any) -> DCS:
@@ -61,6 +62,8 @@ def default_member(**changes: Any) -> DCS:
         "encoder_size": 64,
         "decoder_layers": 0,
         "weight_decay": 1e-3,
+        "learning_rate": 3e-3,
+        "patience": 5,
     }
     return DCS(**(settings | changes))
 
@@ -129,6 +132,15 @@ def mapped(one: MapSequence, survival: FloatArray, nodes: FloatArray) -> FloatAr
 def folds_for(n_events: int) -> int:
     """Return how many folds follow the events: 10 if they are few, otherwise 5; never more than there are events."""
     return max(2, min(10 if n_events < _FEW else 5, n_events))
+
+
+def looked_at(y: Outcome, seed: int) -> IntArray:
+    """Return the patients on whom weights and maps are found, ascending: all, or a draw that says as much."""
+    share = float(y["event"].mean())
+    enough = min(max(_ENOUGH_PATIENTS, int(np.ceil(_ENOUGH_EVENTS / share))), _MOST_PATIENTS)
+    if len(y) <= enough:
+        return np.arange(len(y))
+    return np.sort(train_test_indices(y, test_size=enough / len(y), random_state=seed)[1])
 
 
 def common_nodes(y: Outcome) -> FloatArray:
@@ -207,22 +219,6 @@ def seeded(template: SurvivalEstimator, seed: int) -> SurvivalEstimator:
     if "random_state" in member.get_params(deep=False):
         member.set_params(random_state=seed)
     return member
-
-
-def train_member(
-    member: SurvivalEstimator,
-    X: Features,
-    y: Outcome,
-    weight: FloatArray | None,
-    train: IntArray,
-    left_out: IntArray,
-) -> tuple[SurvivalEstimator, SurvivalCurves]:
-    """Fit a member to all folds but one and predict that one."""
-    with one_thread():
-        member.fit_member(X[train], y[train], None if weight is None else weight[train])
-        if member.training_summary_.get("stopped_by") == "interrupt":
-            raise KeyboardInterrupt  # a member cut short must not pass for a trained one
-        return member, member.predict_survival_function(X[left_out])
 
 
 def member_space(which: str) -> Any:

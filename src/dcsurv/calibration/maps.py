@@ -52,8 +52,10 @@ class MapSequence(RecalibrationMap):
     ) -> Self:
         predicted = as_curves(curves)
         found: Censoring = resolve_follow_up(censoring, X, y, [predicted]) or "marginal"
-        for one in self.maps:
-            predicted = one.fit(y, predicted, sample_weight, censoring=found).transform(predicted)
+        for k, one in enumerate(self.maps):
+            if k:
+                predicted = self.maps[k - 1].transform(predicted)
+            one.fit(y, predicted, sample_weight, censoring=found)
         return self
 
     def transform(self, curves: Any) -> SurvivalCurves:

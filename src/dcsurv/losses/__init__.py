@@ -10,8 +10,10 @@ from dcsurv.losses.calibrated import (
 )
 from dcsurv.losses.cox import case_control, cox_partial_likelihood
 from dcsurv.losses.discrete import discrete_likelihood, drsa
+from dcsurv.losses.stacked import StackedOutcomes, stacked_likelihood_ranking
 
 __all__ = [
+    "StackedOutcomes",
     "calibrated_ranking",
     "case_control",
     "censoring_node_weight",
@@ -21,5 +23,6 @@ __all__ = [
     "likelihood_ranking",
     "ranked_probability_score",
     "ranking_kernel",
+    "stacked_likelihood_ranking",
     "survival_from_logits",
 ]

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 # The logarithm of a share that is left of an interval, where nothing is.
-_LOG_NOTHING = -60.0
+LOG_NOTHING = -60.0
 
 
 def discrete_likelihood(
@@ -52,7 +52,7 @@ def discrete_likelihood(
     before = torch.where(bucket > 0, before, 0.0)
     own = logits.gather(1, bucket.clamp(max=n_nodes - 1).unsqueeze(1)).squeeze(1)
     # log(1 - f h) = log(1 + (1 - f) e^a) - log(1 + e^a); at f = 1 the first term is to vanish, not to be log 0.
-    left = torch.log1p(-passed).clamp_min(_LOG_NOTHING)
+    left = torch.log1p(-passed).clamp_min(LOG_NOTHING)
     within = torch.where(
         event.bool(), functional.logsigmoid(own), functional.softplus(own + left) - functional.softplus(own)
     )

@@ -210,9 +210,9 @@ def _sort_digit(bits: IntArray, shift: int, order: IntArray, out: IntArray) -> N
     for value in range(_RADIX):
         count[value + 1] += count[value]
     for k in range(len(order)):
-        value = _digit(bits[order[k]], shift)
-        out[count[value]] = order[k]
-        count[value] += 1
+        digit = _digit(bits[order[k]], shift)
+        out[count[digit]] = order[k]
+        count[digit] += 1
 
 
 @compiled(inline="always")

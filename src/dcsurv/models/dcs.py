@@ -128,7 +128,9 @@ class DCS(EncoderDecoderEstimator):
         if network.embedding is not None:
             network.embedding.set_bins(X)
 
-    def _criterion(self) -> TrainingCriterion:
+    @property
+    def training_criterion(self) -> TrainingCriterion:
+        """What is minimised besides the kernel, also where ``criterion`` is None."""
         return self.criterion or ("ranked" if self.convention == "paper" else "likelihood")
 
     def check_parameters(self) -> None:
@@ -139,7 +141,7 @@ class DCS(EncoderDecoderEstimator):
 
     def bucket(self, y: Outcome) -> IntArray:
         bucket = super().bucket(y)
-        if self._criterion() != "weighted":
+        if self.training_criterion != "weighted":
             return bucket
         # Who is censored at the very time of a node was alive at it. It matters at the end of a study, where many are
         # censored at once: else nobody would be known to reach the last node, and S would end at 0.
@@ -148,9 +150,9 @@ class DCS(EncoderDecoderEstimator):
     def details(
         self, y: Outcome, weight: Tensor | None, parts: Parts, device: torch.device
     ) -> Callable[[Tensor], Tensor] | None:
-        if self._criterion() == "ranked":
+        if self.training_criterion == "ranked":
             return None
-        if self._criterion() == "weighted":
+        if self.training_criterion == "weighted":
             return self._node_weights(y, weight, parts, device)
         passed = torch.as_tensor(self.grid_.passed(y["time"]), dtype=torch.float32, device=device)
         return lambda batch: passed.index_select(0, batch)
@@ -197,7 +199,7 @@ class DCS(EncoderDecoderEstimator):
             "event_censored_pairs": self.event_censored_pairs,
             "sample_weight": weight,
         }
-        if self._criterion() == "likelihood":
+        if self.training_criterion == "likelihood":
             assert detail is not None
             return likelihood_ranking(logits, bucket, event, detail, **kernel)
         return calibrated_ranking(survival_from_logits(logits), bucket, event, node_weight=detail, **kernel)

@@ -197,13 +197,45 @@ class SurvivalEstimator(SurvivalModel):
         follow_up : FollowUp or None, default None
             How long these patients could be followed, if it is to matter.
         """
-        self._begin()
-        self.n_features_in_ = X.shape[1]
-        self.preprocessor_: Any = None
+        self.begin_member(X.shape[1])
         self.follow_up_ = follow_up
         self._train(X, y, weight)
         self.follow_up_ = None
         return self
+
+    def begin_member(self, n_columns: int) -> None:
+        """Forget an earlier fit, before a fit as a part of another model.
+
+        Parameters
+        ----------
+        n_columns : int
+            Of the prepared features.
+        """
+        self._begin()
+        self.n_features_in_ = n_columns
+        self.preprocessor_: Any = None
+        self.follow_up_ = None
+
+    def end_training(self, y: Outcome, summary: dict[str, Any], *, weighted: bool) -> None:
+        """Keep what there is to say of a training that has ended.
+
+        Parameters
+        ----------
+        y : structured array
+            Outcomes that the model was trained on.
+        summary : dict
+            What :meth:`fit_prepared` returns.
+        weighted : bool
+            Whether the patients had weights.
+        """
+        self.training_summary_ = {
+            "patients": len(y),
+            "events": int(y["event"].sum()),
+            "last_time": float(y["time"].max()),
+            "weighted": weighted,
+            **summary,
+        }
+        self.fitted_parameters_ = self._parameter_texts()
 
     def fit_encoding(self, X: Any, y: Outcome) -> Features:
         """Fit the preprocessing alone, for searches that share it.
@@ -230,14 +262,7 @@ class SurvivalEstimator(SurvivalModel):
     def _train(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         if weight is not None:
             weight = weight / weight.mean()  # only ratios matter, also to penalties and to sums over pairs
-        self.training_summary_ = {
-            "patients": len(y),
-            "events": int(y["event"].sum()),
-            "last_time": float(y["time"].max()),
-            "weighted": weight is not None,
-            **self.fit_prepared(X, y, weight),
-        }
-        self.fitted_parameters_ = self._parameter_texts()
+        self.end_training(y, self.fit_prepared(X, y, weight), weighted=weight is not None)
 
     def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
         """Return S at any times for a chunk of patients, as an ensemble asks for it.

@@ -167,9 +167,19 @@ class GridEstimator(NetworkEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         """Lay the grid and train the network; return a summary of training in plain numbers."""
+        self.lay_grid(y)
+        return super().fit_prepared(X, y, weight)
+
+    def lay_grid(self, y: Outcome) -> None:
+        """Lay the grid over the times of the training patients.
+
+        Parameters
+        ----------
+        y : structured array
+            Their outcomes.
+        """
         n_nodes = nodes_for(int(y["event"].sum())) if self.n_nodes is None else self.n_nodes
         self.grid_ = TimeGrid.make(y, self.node_spacing(), int(n_nodes), self.convention)
-        return super().fit_prepared(X, y, weight)
 
     def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
         """Return the loss of a batch of rows, given all rows and how they are split for validation."""

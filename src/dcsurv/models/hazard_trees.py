@@ -96,6 +96,8 @@ class HazardTreesEstimator(SurvivalEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
+        order = np.argsort(y["time"], kind="stable")
+        X, y, weight = X[order], y[order], None if weight is None else weight[order]
         blocks = self._blocks(y, weight)
         rows = blocks.rows(y, weight)
         growth = Growth(

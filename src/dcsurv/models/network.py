@@ -187,11 +187,8 @@ class NetworkEstimator(SurvivalEstimator):
         train_rows, validation_rows = (
             torch.as_tensor(rows[y["event"][rows]] if self.batches_of_events else rows, device=device) for rows in parts
         )
-        self.n_inputs_ = X.shape[1]
         with isolated_torch(seed, device):
-            self.network_ = self.build_network()
-            rows = parts[0]
-            self.prepare_network(self.network_, X[rows], y[rows], None if weight is None else weight[rows])
+            self.start_network(X, y, weight, parts)
             self.network_.to(device)
             tensor_weight = None if weight is None else torch.as_tensor(weight, dtype=torch.float32, device=device)
             self.history_ = train(
@@ -210,6 +207,25 @@ class NetworkEstimator(SurvivalEstimator):
             )
         self.after_training(X, y, weight)
         return {"validation_patients": len(parts[1]), "seed": seed, **self.history_.summary()}
+
+    def start_network(self, X: Features, y: Outcome, weight: FloatArray | None, parts: Parts) -> None:
+        """Build the network and set what it takes from the rows to train on.
+
+        Parameters
+        ----------
+        X : array of shape (n, columns)
+            Prepared features.
+        y : structured array
+            Their outcomes.
+        weight : array or None
+            Their weights.
+        parts : tuple of array
+            Rows to train on, and rows set aside for early stopping.
+        """
+        self.n_inputs_ = X.shape[1]
+        self.network_ = self.build_network()
+        rows = parts[0]
+        self.prepare_network(self.network_, X[rows], y[rows], None if weight is None else weight[rows])
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, before anything is trained."""

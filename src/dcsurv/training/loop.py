@@ -96,7 +96,7 @@ def train(
     history = History()
     best_loss = math.inf
     best_weights: dict[str, Tensor] | None = None
-    watcher = _watcher.get()
+    watcher = current_watcher()
     started = time.perf_counter()
     try:
         with _progress(verbose, max_epochs) as report:
@@ -112,12 +112,12 @@ def train(
                         nn.utils.clip_grad_norm_(parameters, clip_norm)
                     optimizer.step()
                     total += value.detach() * len(rows)
-                current = _finite(total.item() / len(train_rows), "training", epoch, learning_rate)
+                current = finite(total.item() / len(train_rows), "training", epoch, learning_rate)
                 history.training_loss.append(current)
 
                 if len(validation_rows):
                     current = evaluate(network, loss, validation_rows, validation_batch)
-                    history.validation_loss.append(_finite(current, "validation", epoch, learning_rate))
+                    history.validation_loss.append(finite(current, "validation", epoch, learning_rate))
 
                 if current < best_loss:
                     best_loss, history.best_epoch = current, epoch
@@ -162,6 +162,11 @@ def watch(watcher: Watcher) -> Iterator[None]:
         yield
     finally:
         _watcher.reset(token)
+
+
+def current_watcher() -> Watcher | None:
+    """Return who watches the trainings of this context, if anybody does."""
+    return _watcher.get()
 
 
 @torch.no_grad()
@@ -263,7 +268,8 @@ def _deal(rows: Tensor, batch_size: int) -> tuple[Tensor, ...]:
     return rows.tensor_split(n_batches)
 
 
-def _finite(value: float, which: str, epoch: int, learning_rate: float) -> float:
+def finite(value: float, which: str, epoch: int, learning_rate: float) -> float:
+    """Return a loss, or raise FloatingPointError if it is no longer a finite number."""
     if not math.isfinite(value):
         raise FloatingPointError(
             f"the {which} loss became {value} in epoch {epoch}. Lower learning_rate (it is {learning_rate:g}), set "

@@ -13,6 +13,8 @@ from dcsurv.target import FloatArray, IntArray
 
 _Int32: TypeAlias = npt.NDArray[np.int32]
 _Float32: TypeAlias = npt.NDArray[np.float32]
+# Feature, right child, and threshold or value of the nodes of one tree.
+Nodes: TypeAlias = tuple[_Int32, _Int32, _Float32]
 
 
 @dataclass(frozen=True)
@@ -50,28 +52,26 @@ class Trees:
     value: _Float32
 
     @classmethod
-    def grown(cls, grown: Sequence[tuple[Any, FloatArray]], n_columns: int) -> Self:
-        """Take the trees of scikit-learn.
+    def joined(cls, trees: Sequence[Nodes], n_columns: int) -> Self:
+        """Put single trees one after the other.
 
         Parameters
         ----------
-        grown : sequence of tuple
-            For each tree its ``tree_`` and a value for every node, of which those of the leaves count.
+        trees : sequence of tuple
+            Features, right children and values of the nodes of each tree, children counted from its own root.
         n_columns : int
             How many columns the features have, without the block of time.
 
         Returns
         -------
         Trees
-            The same trees. A feature of single precision takes the same way through them.
+            The same trees.
         """
-        start = np.cumsum([0, *(tree.node_count for tree, _ in grown)]).astype(np.int32)
-        parts = [_nodes(tree, np.asarray(value, dtype=np.float64)) for tree, value in grown]
-        feature, right, value = (
-            np.concatenate([part[k] for part in parts]) if parts else np.zeros(0) for k in range(3)
-        )
+        start = np.cumsum([0, *(len(feature) for feature, _, _ in trees)]).astype(np.int32)
+        none = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        feature, right, value = (np.concatenate(parts) for parts in zip(none, *trees, strict=True))
         right = np.where(feature >= 0, right + np.repeat(start[:-1], np.diff(start)), 0)
-        return cls(n_columns, start, feature.astype(np.int32), right.astype(np.int32), value.astype(np.float32))
+        return cls(n_columns, start, feature, right.astype(np.int32), value)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_columns: int) -> Self:
@@ -152,33 +152,3 @@ class Trees:
         features = np.ascontiguousarray(X, dtype=np.float32)
         add_leaves(features, self.start, self.feature, self.right, self.value, out)
         return out
-
-
-def _nodes(tree: Any, leaf_value: FloatArray) -> tuple[_Int32, _Int32, FloatArray]:
-    """Return feature, right child and threshold or value of a tree's nodes, a left child right after its parent."""
-    left, right, feature = tree.children_left, tree.children_right, tree.feature
-    threshold = tree.threshold
-    inner = left >= 0
-    if not (left[inner] == np.flatnonzero(inner) + 1).all():  # not grown depth first, left before right
-        order = _depth_first(left, right)
-        place = np.argsort(order)
-        left, right, feature, threshold, leaf_value = (
-            one[order] for one in (left, place[right], feature, threshold, leaf_value)
-        )
-        inner = left >= 0
-    threshold = np.where(inner, threshold, 0.0)
-    # A number of single precision is at most a threshold if and only if it is at most the next such number below.
-    rounded = threshold.astype(np.float32)
-    down = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    return np.where(inner, feature, -1), right, np.where(inner, down, leaf_value)
-
-
-def _depth_first(left: _Int32, right: _Int32) -> list[int]:
-    """Return the nodes of a tree in the order of a walk that goes left first."""
-    order, waiting = [], [0]
-    while waiting:
-        node = waiting.pop()
-        order.append(node)
-        if left[node] >= 0:
-            waiting += [int(right[node]), int(left[node])]
-    return order

@@ -17,6 +17,8 @@ from dcsurv.target import FloatArray, IntArray, Outcome
 class BlockRows:
     """A row per patient and block of time that the patient entered and in which somebody could have an event.
 
+    The rows of a patient follow each other, from block 0 on.
+
     Parameters
     ----------
     patient : array of int
@@ -50,24 +52,6 @@ class BlockRows:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.patient)
-
-    def features(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the features of the rows.
-
-        Parameters
-        ----------
-        X : array of float
-            Prepared features of the patients.
-
-        Returns
-        -------
-        array of float
-            Those of each row's patient, and the block as the last column.
-        """
-        out = np.empty((len(self), X.shape[1] + 1), dtype=np.float32)
-        out[:, :-1] = X[self.patient]
-        out[:, -1] = self.block
-        return out
 
 
 @dataclass(frozen=True)
@@ -152,7 +136,9 @@ class TimeBlocks:
         lived = hazard(np.minimum(time[:, None], ends))
         exposure = np.diff(lived, axis=1, prepend=0.0)
         own = np.minimum(np.searchsorted(ends, time), len(ends) - 1)
-        patient, block = np.nonzero((exposure > 0) & (mass > 0)[:, None])
+        last = len(ends) - np.argmax(exposure[:, ::-1] > 0, axis=1)  # blocks up to the last one with any exposure
+        entered = (exposure.max(axis=1) > 0) & (mass > 0)
+        patient, block = np.nonzero((np.arange(len(ends)) < last[:, None]) & entered[:, None])
         event = (y["event"][patient] & (own[patient] == block)).astype(np.float64)
         return BlockRows(patient, block, exposure[patient, block], event, mass[patient])
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn import config_context
-from sklearn.tree import DecisionTreeRegressor
 
 from dcsurv.target import FloatArray, IntArray
-from dcsurv.trees.arrays import Trees
+from dcsurv.trees.arrays import Nodes, Trees
 from dcsurv.trees.blocks import BlockRows
-
-# A tree of scikit-learn, and a value for each of its nodes.
-Grown: TypeAlias = tuple[Any, FloatArray]
 
 # No tree moves the log of a hazard by more than this, before it is multiplied by the learning rate.
 _LARGEST_STEP = 2.0
@@ -56,29 +51,49 @@ class Growth:
     max_features: float
     subsample: float
 
-    def _tree(
-        self, X: npt.NDArray[np.float32], target: FloatArray, weight: FloatArray, rng: np.random.RandomState
-    ) -> Any:
-        """Return a tree of scikit-learn for the weighted mean of a target; rows of weight 0 do not count.
 
-        Random thresholds need no sorting, so that they are found in a fraction of the time, and keep trees different.
-        """
-        grower = DecisionTreeRegressor(
-            splitter="random",
-            max_depth=self.max_depth,
-            min_weight_fraction_leaf=min(0.5, self.min_leaf / weight.sum()),
-            max_features=self.max_features,
-            random_state=rng,
-        )
-        # What is passed was made here; to check it anew for every tree takes as long as to grow a small one.
-        with config_context(skip_parameter_validation=True, assume_finite=True):
-            return grower.fit(X, target, sample_weight=weight, check_input=False).tree_
+class _Grower:
+    """Grows trees with random thresholds on the patients of some rows, in compiled code.
 
-    def _drawn(self, rows: BlockRows, n_patients: int, rng: np.random.RandomState) -> npt.NDArray[np.bool_]:
-        """Return which rows a tree grows on: all of a patient, or none."""
-        if self.subsample >= 1:
-            return np.ones(len(rows), dtype=bool)
-        return (rng.random_sample(n_patients) < self.subsample)[rows.patient]
+    Random thresholds need no sorting, so that they are found in a fraction of the time, and keep trees different.
+    """
+
+    def __init__(self, X: npt.NDArray[np.float32], rows: BlockRows, growth: Growth, rng: np.random.RandomState) -> None:
+        from dcsurv.trees import _growing_kernels
+
+        self.kernels = _growing_kernels
+        self.columns = np.ascontiguousarray(X.T, dtype=np.float32)
+        self.first = np.searchsorted(rows.patient, np.arange(len(X) + 1)).astype(np.int32)
+        self.patients = np.flatnonzero(np.diff(self.first)).astype(np.int32)  # who has any rows
+        self.n_blocks = int(rows.block.max()) + 1
+        self.state = rng.randint(1, 2**63, size=1, dtype=np.uint64)
+        self.growth = growth
+        self.n_tried = max(1, int(growth.max_features * (X.shape[1] + 1)))
+        # A tree has fewer leaves than rows, and than the smallest leaves that all expected events make.
+        self.most_leaves = len(rows)
+        if growth.max_depth is not None:
+            self.most_leaves = min(self.most_leaves, 2 ** min(growth.max_depth, 30))
+
+    def draw(self, candidates: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return the patients that a tree grows on."""
+        if self.growth.subsample >= 1:
+            return candidates.copy()
+        return self.kernels.draw(candidates, self.growth.subsample, self.state)
+
+    def tree(
+        self, event: FloatArray, expected: FloatArray, who: npt.NDArray[np.int32]
+    ) -> tuple[Nodes, FloatArray, FloatArray]:
+        """Return a tree, without values in its leaves, and the events observed and expected in each node."""
+        leaves = min(self.most_leaves, int(expected.sum() / self.growth.min_leaf) + 1)
+        size = 2 * leaves + 1
+        feature, right = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+        value, observed, mass = np.empty(size, dtype=np.float32), np.empty(size), np.empty(size)
+        depth = -1 if self.growth.max_depth is None else self.growth.max_depth
+        n = self.kernels.grow(
+            self.columns, self.first, event, expected, self.n_blocks, who, depth, self.growth.min_leaf, self.n_tried,
+            self.state, feature, right, value, observed, mass,
+        )  # fmt: skip
+        return (feature[:n], right[:n], value[:n]), observed[:n], mass[:n]
 
 
 def boosted(
@@ -131,33 +146,35 @@ def boosted(
     summary : dict
         Rounds, and the loss of the patients left out before the first and after the last.
     """
-    features, n = rows.features(X), len(X)
-    fold = _folds(rows, n, folds, rng)[rows.patient]
-    own = (fold, np.arange(len(rows)))
-    f = np.zeros((folds, len(rows)))
-    left_out = f[own]
-    start = best = _loss(rows, left_out)
+    grower = _Grower(X, rows, growth, rng)
+    columns, first = grower.columns, grower.first
+    fold = _folds(rows, len(X), folds, rng).astype(np.int32)
+    candidates = [grower.patients[fold[grower.patients] != k] for k in range(folds)]
+    event, exposure = rows.weight * rows.event, rows.weight * rows.exposure
+    f, expected = np.zeros((folds, len(rows))), np.tile(exposure, (folds, 1))
+    now, left_out = np.zeros(len(rows)), np.zeros(len(rows))
+    start = best = float(exposure.sum() / rows.weight.sum())
     last = 0
-    grown: list[list[Grown]] = []
+    grown: list[list[Nodes]] = []
     for number in range(1, max_rounds + 1):
         grown.append([])
+        loss = 0.0
         for k in range(folds):
-            expected = rows.exposure * np.exp(f[k])
-            weight = rows.weight * expected * ((fold != k) & growth._drawn(rows, n, rng))
-            if not (weight * rows.event).any():
-                continue
-            tree = growth._tree(features, rows.event / expected - 1.0, weight, rng)
-            mass = tree.weighted_n_node_samples
-            newton = tree.value[:, 0, 0] * mass / (mass + ridge)
-            step = learning_rate * np.clip(newton, -_LARGEST_STEP, _LARGEST_STEP)
-            f[k] = np.clip(f[k] + step[tree.apply(features)], -LARGEST_LOG, LARGEST_LOG)
-            grown[-1].append((tree, step / folds))
-        loss = _loss(rows, f[own])
+            nodes, observed, mass = grower.tree(event, expected[k], grower.draw(candidates[k]))
+            steps = learning_rate * np.clip((observed - mass) / (mass + ridge), -_LARGEST_STEP, _LARGEST_STEP)
+            if observed[0] > 0:
+                grown[-1].append(_with_leaves(nodes, steps / folds))
+            else:
+                steps[:] = 0.0  # nobody drawn had the event
+            loss += grower.kernels.step(
+                columns, first, *nodes, steps, LARGEST_LOG, event, exposure, f[k], expected[k], fold, k, now
+            )
+        loss /= rows.weight.sum()
         if loss < best or number <= min_rounds:
-            best, last, left_out = loss, number, f[own]
+            best, last, left_out = loss, number, now.copy()
         elif number - last >= patience:
             break
-    trees = Trees.grown([one for some in grown[:last] for one in some], X.shape[1])
+    trees = Trees.joined([one for some in grown[:last] for one in some], X.shape[1])
     return trees, left_out, {"rounds": last, "loss": best, "loss_at_start": start}
 
 
@@ -203,53 +220,59 @@ def forested(
     summary : dict
         The powers, one per stage.
     """
-    features, n = rows.features(X), len(X)
+    grower = _Grower(X, rows, growth, rng)
+    event, exposure = rows.weight * rows.event, rows.weight * rows.exposure
     left_out = np.zeros(len(rows))
-    grown: list[Grown] = []
+    grown: list[Nodes] = []
     powers: list[float] = []
     for _ in range(stages):
-        now = replace(rows, exposure=rows.exposure * np.exp(np.clip(left_out, -LARGEST_LOG, LARGEST_LOG)))
-        total, count = np.zeros(len(rows)), np.zeros(len(rows))
-        stage: list[Grown] = []
+        expected = exposure * np.exp(np.clip(left_out, -LARGEST_LOG, LARGEST_LOG))
+        total, unseen = np.zeros(len(rows)), np.zeros(len(X))
+        stage: list[tuple[Nodes, FloatArray]] = []
         while len(stage) < n_trees:
-            drawn = growth._drawn(rows, n, rng)
-            if not (drawn & (rows.event > 0)).any():
-                drawn = np.ones(len(rows), dtype=bool)  # there are so few events that none was drawn
-            tree = growth._tree(features, now.event / now.exposure, now.weight * now.exposure * drawn, rng)
-            mass = tree.weighted_n_node_samples
-            leaf = np.log((tree.value[:, 0, 0] * mass + prior) / (mass + prior))
-            stage.append((tree, leaf / n_trees))
-            total += np.where(drawn, 0.0, leaf[tree.apply(features)])
-            count += ~drawn
-        factor = total / np.maximum(count, 1.0)
+            who = grower.draw(grower.patients)
+            nodes, observed, mass = grower.tree(event, expected, who)
+            if observed[0] == 0:  # there are so few events that none was drawn
+                who = grower.patients.copy()
+                nodes, observed, mass = grower.tree(event, expected, who)
+            leaves = np.log((observed + prior) / (mass + prior))
+            stage.append((nodes, leaves / n_trees))
+            seen = np.zeros(len(X), dtype=bool)
+            seen[who] = True
+            grower.kernels.add_unseen(grower.columns, grower.first, *nodes, leaves, seen, total)
+            unseen += ~seen
+        factor = total / np.maximum(unseen, 1.0)[rows.patient]
         least, most = _FIRST_POWERS if not powers else _LATER_POWERS
-        powers.append(min(max(_power(now, factor), least), most))
+        powers.append(min(max(_power(rows.block, event, expected, factor), least), most))
         left_out = left_out + powers[-1] * factor
-        grown += [(tree, powers[-1] * value) for tree, value in stage]
-    return Trees.grown(grown, X.shape[1]), left_out, {"powers": powers}
+        grown += [_with_leaves(nodes, powers[-1] * leaves) for nodes, leaves in stage]
+    return Trees.joined(grown, X.shape[1]), left_out, {"powers": powers}
 
 
-def _power(rows: BlockRows, log_relative: FloatArray) -> float:
-    """Return the power of relative hazards that makes the rows likeliest, with the level of each block free."""
+def _with_leaves(nodes: Nodes, leaves: FloatArray) -> Nodes:
+    """Return the nodes of a tree with values in its leaves."""
+    feature, right, value = nodes
+    return feature, right, np.where(feature < 0, leaves, value).astype(np.float32)
+
+
+def _power(block: IntArray, event: FloatArray, exposure: FloatArray, log_relative: FloatArray) -> float:
+    """Return the power of relative hazards that makes the rows likeliest, with the level of each block free.
+
+    Events and exposures are weighted.
+    """
     power = 1.0
-    mass = rows.weight * rows.event
-    events = np.bincount(rows.block, mass)
+    events = np.bincount(block, event)
     for _ in range(30):
-        expected = rows.weight * rows.exposure * np.exp(np.clip(power * log_relative, -LARGEST_LOG, LARGEST_LOG))
-        size, first, second = (np.bincount(rows.block, expected * log_relative**k) for k in range(3))
-        mean = first / size
-        gradient = mass @ log_relative - events @ mean - _POWER_PRIOR * (power - 1.0)
-        step = float(gradient / (events @ (second / size - mean**2) + _POWER_PRIOR))
+        expected = exposure * np.exp(np.clip(power * log_relative, -LARGEST_LOG, LARGEST_LOG))
+        size = np.bincount(block, expected)
+        mean = np.bincount(block, expected * log_relative) / size
+        spread = np.bincount(block, expected * log_relative**2) / size - mean**2
+        gradient = event @ log_relative - events @ mean - _POWER_PRIOR * (power - 1.0)
+        step = float(gradient / (events @ spread + _POWER_PRIOR))
         power += min(max(step, -0.5), 0.5)
         if abs(step) < 1e-8:
             break
     return power
-
-
-def _loss(rows: BlockRows, log_relative: FloatArray) -> float:
-    """Return minus the log-likelihood per unit of weight, up to a constant."""
-    each = rows.exposure * np.exp(log_relative) - rows.event * log_relative
-    return float(rows.weight @ each / rows.weight.sum())
 
 
 def _folds(rows: BlockRows, n_patients: int, n_folds: int, rng: np.random.RandomState) -> IntArray:

@@ -121,6 +121,24 @@ def large() -> str:
     return _table(["what", "seconds, one thread", "peak memory (GB)"], rows)
 
 
+def cluster() -> str:
+    """Return how a fit gains from workers, as `make bench` measured and predicts it."""
+    found = _benchmarks().get("cluster_fit")
+    if found is None:
+        return _NOT_RUN
+    measured, predicted = found["speedup"], found["predicted_speedup"]
+    rows = []
+    for workers in sorted({*measured, *predicted}, key=int):
+        seconds = f"{found['seconds'][workers]:.0f}" if workers in measured else ""
+        ratios = (f"{one[workers]:.1f}" if workers in one else "" for one in (measured, predicted))
+        rows.append((workers, seconds, *ratios))
+    caption = (
+        f"{found['tasks']} tasks, the longest of {found['longest_task']:.1f} s; {found['outside_tasks']:.1f} s outside "
+        "of them."
+    )
+    return f"{_table(['workers', 'seconds', 'times faster', 'predicted'], rows)}\n\n{caption}"
+
+
 def pairs() -> str:
     """Return the comparable pairs of the three cohorts: Table I of the reproduction."""
     rows = []
@@ -475,6 +493,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fit-profile": fit_profile,
     "step-profile": step_profile,
     "fit-quality": fit_quality,
+    "cluster": cluster,
     "pairs": pairs,
     "models": models,
     "calibrated": calibrated,

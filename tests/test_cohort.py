@@ -18,6 +18,7 @@ from dcsurv.cohort import (
     apply_columns,
     check_cohort,
     choose_horizons,
+    files,
     guess_coding,
     guess_columns,
     inspect_table,
@@ -27,6 +28,7 @@ from dcsurv.cohort import (
     read_chunks,
     read_cohort,
     read_table,
+    reading,
     usable_horizons,
 )
 from dcsurv.messages import InputError
@@ -601,3 +603,37 @@ def test_too_little_is_said(tmp_path: Path) -> None:
     assert codes(check_cohort(cohort(tmp_path, negative)))["negative-times"].severity == "error"
     one = codes(check_cohort(cohort(tmp_path, patients(1))))
     assert one["too-few-patients"].severity == "error"
+
+
+def test_a_table_of_many_chunks_is_read_as_one_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurements are read as numbers then, with the same bits; words, levels and identifiers are what they were."""
+    n = 3000
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "exact": [repr(float(value)) for value in rng.normal(size=n) * 10.0 ** rng.integers(-9, 9, n)],
+            "mixed": [f"{value:.4f}" for value in rng.normal(size=n)],
+            "padded": [f"{value:.3f} " for value in rng.normal(size=n)],
+            "grade": rng.choice(["01", "1.50", "2"], n),
+            "number": np.arange(n) + 7,
+            "time": [f"{value:.4f}" for value in rng.exponential(size=n) + 0.1],
+            "died": rng.integers(0, 2, n),
+        }
+    )
+    table.loc[2500, "mixed"] = "unknown value"
+    table.loc[[3, 2600], "mixed"] = "NA"
+    table.loc[2700, "padded"] = " n/a "
+    table.loc[[5, 2800], "time"] = ""
+    table.to_csv(tmp_path / "p.csv", index=False)
+    ask = {"time": "time", "event": "died", "categorical": ["grade"]}
+    once = read_cohort(tmp_path / "p.csv", **ask)
+    assert read_table(tmp_path / "p.csv").frame["exact"].map(type).eq(str).all()
+    monkeypatch.setattr(reading, "_CHUNK_ROWS", 500)
+    monkeypatch.setattr(files, "_IN_MEMORY", 1000)
+    assert read_table(tmp_path / "p.csv").frame["exact"].dtype == np.float64
+    again = read_cohort(tmp_path / "p.csv", **ask)
+    pd.testing.assert_frame_equal(again.features, once.features, check_exact=True)
+    assert again.columns == once.columns
+    assert again.digest == once.digest
+    np.testing.assert_array_equal(again.time, once.time)
+    assert [c.text for c in once.columns if c.reason == "mixed"] == ["1 value counts as missing: 'unknown value'"]

@@ -16,10 +16,9 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from dcsurv import CalibratedEnsemble, CoxPH, DeepSurv, SurvivalCurves, train_test_indices
+from dcsurv import CalibratedEnsemble, CoxPH, DeepSurv, SurvivalCurves, parallel, train_test_indices
 from dcsurv.datasets import load
 from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differences, printed_table, run, summary
-from dcsurv.experiments import cluster as cluster_module
 from dcsurv.experiments.runner import execute
 from dcsurv.experiments.store import ResultStore, compact
 from dcsurv.experiments.tables import over_splits
@@ -129,7 +128,7 @@ def test_a_wrong_plan_is_refused_before_anything_is_written(plan, words, tmp_pat
 )
 @pytest.mark.filterwarnings("ignore")
 def test_contradictory_options_are_refused(options, words, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "_ANSWER_WITHIN", "200ms")  # nobody will
+    monkeypatch.setattr(parallel, "_ANSWER_WITHIN", "200ms")  # nobody will
     with pytest.raises(PlanError, match=words):
         run(Plan(models=["CoxPH"], **SMALL), tmp_path, **options)
 

@@ -419,3 +419,25 @@ def test_bad_arguments_are_refused_in_words(call, words):
     y, curves = random_cohort(0, n=40)
     with pytest.raises(ValueError, match=words):
         call(y, curves)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.random.default_rng(0).random(3000),
+        np.random.default_rng(1).normal(size=3000),
+        1 + np.random.default_rng(2).random(3000) * 1e-12,  # alike in the upper half of their bits
+        -1 - np.random.default_rng(3).random(3000) * 1e-12,
+        np.random.default_rng(4).integers(-3, 3, 500) / 3,
+        np.array([1.0, -1.0, 0.0, -0.0, np.inf, -np.inf, 5e-324]),
+        np.ones(5),
+    ],
+    ids=["shares", "normal", "close", "close negative", "tied", "extreme", "constant"],
+)
+def test_radix_sort_is_a_sort(values):
+    from dcsurv.metrics._kernels import ascending
+
+    order = np.empty(len(values), np.int64)
+    ascending(values, values.view(np.int64), order, np.empty_like(order))
+    np.testing.assert_array_equal(values[order], np.sort(values))
+    np.testing.assert_array_equal(np.sort(order), np.arange(len(values)))

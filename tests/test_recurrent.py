@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dcsurv.networks import RecurrentDecoder
+from dcsurv.networks import RecurrentDecoder, recurrent
 from dcsurv.networks.recurrent import unroll
 
 
@@ -390,3 +390,39 @@ def test_clear_errors() -> None:
 def test_numba_is_imported_on_first_use() -> None:
     code = "import sys, dcsurv.networks; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("fails", ["forward", "backward", "import"])
+def test_where_it_does_not_compile_the_loop_takes_over_with_one_warning(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numba.core.errors import LoweringError
+
+    from dcsurv.networks import _lstm_kernels as kernels
+
+    def refuse(*_: object) -> None:
+        raise LoweringError("no such instruction")
+
+    decoder, encoding = RecurrentDecoder(3, 5, 1), torch.randn(4, 3)
+    layer = decoder.layers[0]
+    operands = (encoding[None], layer.input_kernel, layer.recurrent_kernel, layer.bias, None, 6)
+    recurrent._compiles.cache_clear()
+    recurrent._warn_of_loop.cache_clear()
+    if fails == "import":
+        monkeypatch.setitem(sys.modules, "dcsurv.networks._lstm_kernels", None)
+        monkeypatch.delattr(sys.modules["dcsurv.networks"], "_lstm_kernels")
+    else:
+        monkeypatch.setattr(kernels, fails, refuse)
+    try:
+        with pytest.warns(UserWarning, match="could not be compiled .* plain torch operations"):
+            decoder(encoding, length=6)
+        out = decoder(encoding, length=6)  # a second warning would be an error
+        out.sum().backward()
+        with torch.no_grad():
+            seen = decoder(encoding, length=6)
+        torch.testing.assert_close(out, unroll(*operands), rtol=0, atol=0)
+        if fails != "backward":  # prediction needs the forward pass only
+            torch.testing.assert_close(seen, unroll(*operands), rtol=0, atol=0)
+    finally:
+        recurrent._compiles.cache_clear()
+        recurrent._warn_of_loop.cache_clear()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SplineCox,
         paper_settings,
     )
+    from dcsurv.parallel import on_cluster
     from dcsurv.persistence import load
     from dcsurv.planning import SampleSize, sample_size
     from dcsurv.report import write_report
@@ -66,6 +67,7 @@ __all__ = [
     "make_outcome",
     "metrics",
     "models",
+    "on_cluster",
     "paper_settings",
     "recalibrate",
     "sample_size",
@@ -104,6 +106,7 @@ _ROOM_OF = {
     "ModelKind": "kinds",
     "TimeGrid": "grid",
     "load": "persistence",
+    "on_cluster": "parallel",
     "write_report": "report",
 }
 

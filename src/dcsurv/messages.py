@@ -188,6 +188,11 @@ def plural(count: int, word: str, words: str | None = None) -> str:
     return f"{count:,} {word if count == 1 else words or word + 's'}"
 
 
+def about_left(seconds: float) -> str:
+    """Say about how long the rest will take."""
+    return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
+
+
 def short(value: float) -> str:
     """Write a measurement or a time with as many digits as it deserves: 1,826, 62.4, 0.032; a dash for no number."""
     if not math.isfinite(value):

@@ -12,6 +12,7 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.models import SurvivalEstimator
 from dcsurv.models.base import Features
 from dcsurv.models.together import can_be_trained_together, fit_together
+from dcsurv.parallel import run_tasks
 from dcsurv.target import FloatArray, IntArray, Outcome
 from dcsurv.training import one_thread
 
@@ -94,9 +95,12 @@ def cross_fit(
     parts = [_Part(f, fold, k, seeded(templates[f], seed)) for (f, fold, k), seed in zip(dealt, seeds, strict=True)]
     tasks = _tasks(parts, templates)
     train = joblib.delayed(train_members)
-    fitted = joblib.Parallel(n_jobs=n_jobs)(
-        train([part.member for part in task], [folds[part.fold] for part in task], X, y, weight, nodes)
-        for task in tasks
+    fitted = run_tasks(
+        [
+            train([part.member for part in task], [folds[part.fold] for part in task], X, y, weight, nodes)
+            for task in tasks
+        ],
+        n_jobs,
     )
     done = {
         (part.family, part.fold, part.seed_number): result

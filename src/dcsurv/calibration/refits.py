@@ -9,6 +9,7 @@ import numpy as np
 
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.base import Features
+from dcsurv.parallel import run_tasks
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import FloatArray, Outcome
 from dcsurv.training import one_thread
@@ -37,8 +38,7 @@ def refitted(
     import joblib
 
     task = joblib.delayed(_one)
-    fitted = joblib.Parallel(n_jobs=template.n_jobs)(task(template, seed, X, y, weight, follow_up) for seed in seeds)
-    return list(fitted)
+    return run_tasks([task(template, seed, X, y, weight, follow_up) for seed in seeds], template.n_jobs)
 
 
 def _one(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import typer
 
 from dcsurv import __version__
 from dcsurv.cli.groups import expand
-from dcsurv.cli.shell import TERMINATED, in_words, out
+from dcsurv.cli.shell import INTERRUPTED, TERMINATED, in_words, out
 
 _HELP = """Individual survival prediction: S(t|x) for every patient.
 
@@ -73,4 +75,18 @@ def main() -> None:
         importlib.import_module("dcsurv._lean")
 
         app.registered_commands = [one for one in app.registered_commands if one.name == "predict"]
-    sys.exit(app())
+    code: int | str | None = 0
+
+    def leave() -> None:
+        """End at once after Ctrl-C, called last, when all is tidied up: to take torch apart takes seconds."""
+        if code == INTERRUPTED:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+
+    atexit.register(leave)
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+        raise

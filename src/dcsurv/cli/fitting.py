@@ -6,7 +6,7 @@ import json
 import shlex
 import time as clock
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from dcsurv.cohort import (
     require_features,
 )
 from dcsurv.messages import plural, say
+from dcsurv.parallel import on_cluster, watch_tasks
 
 
 @command
@@ -47,6 +48,7 @@ def fit(
     ] = None,
     set_: o.Settings = None,
     computing: o.ComputingOptions,
+    cluster: o.Cluster = None,
     evaluation: o.FitEvaluationOptions,
     reading: o.ReadingOptions,
     output: Annotated[Path, o.written_to("Model file to write, such as model.safetensors.")],
@@ -88,7 +90,10 @@ def fit(
     shell.show()
     chosen = asked or choose_horizons(cohort.y, cohort.unit, last_usable_time(cohort.time, cohort.event))
     started = clock.monotonic()
-    fitted, card = _train_and_save(shell, estimator, cohort, chosen, by, evaluation, computing, report, output)
+    with nullcontext() if cluster is None else on_cluster(cluster):
+        fitted, card = _train_and_save(
+            shell, estimator, cohort, chosen, by, evaluation, computing, cluster, report, output
+        )
     show_families(shell, fitted)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
@@ -143,6 +148,7 @@ def _train_and_save(
     by: EvaluateBy,
     how: o.FitEvaluationOptions,
     computing: o.ComputingOptions,
+    cluster: str | None,
     report: Path | None,
     output: Path,
 ) -> tuple[Any, ModelCard]:
@@ -154,9 +160,9 @@ def _train_and_save(
     seed = computing.seed
     found, kept = None, None
     if by is EvaluateBy.CV:  # which has a bar of its own
-        found = _cross_validated(shell, estimator, cohort, horizons, how, computing)
+        found = _cross_validated(shell, estimator, cohort, horizons, how, computing, cluster)
     trained_on = f"fitted to all {plural(len(cohort), 'patient')}"
-    with shell.steps() as step, watch(step.epoch):
+    with shell.steps() as step, watch(step.epoch), watch_tasks(step.tasks):
         if by is EvaluateBy.HOLDOUT:
             with _offering_none():
                 held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=how.bootstrap, progress=step)
@@ -185,6 +191,7 @@ def _cross_validated(
     horizons: list[Horizon],
     how: o.FitEvaluationOptions,
     computing: o.ComputingOptions,
+    cluster: str | None,
 ) -> Any:
     """Evaluate by cross-validation, and say why if nobody has asked for it."""
     from dcsurv.cohort.evaluation import TEST_SHARE
@@ -198,7 +205,7 @@ def _cross_validated(
     with _offering_none():
         return cross_validated(
             estimator, cohort, horizons, folds=how.folds, seed=computing.seed, workers=computing.workers,
-            once=computing.quick,
+            cluster=cluster, once=computing.quick,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from rich.progress import Progress as Bar
 
 from dcsurv.cli.groups import OptionGroup, described
 from dcsurv.cli.words import option
-from dcsurv.messages import InputError, say
+from dcsurv.messages import InputError, about_left, say
 from dcsurv.plain import plain
 
 # Results go to standard output, everything else to standard error.
@@ -31,6 +32,8 @@ out, err = Console(), Console(stderr=True)
 FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 DEBUG = "DCSURV_DEBUG"
+# Seconds between two lines on how far a step is, where there is no terminal.
+_LINE_EVERY = 20.0
 
 
 def in_words(function: Callable[..., None]) -> Callable[..., None]:
@@ -119,27 +122,43 @@ def _notes_from_warnings() -> Iterator[None]:
 
 
 class StepLine:
-    """The steps of a command, one after the other, and the epochs of trainings in this process."""
+    """The steps of a command, one after the other: tasks done and epochs, and about how long the rest will take.
 
-    def __init__(self, bar: Bar | None) -> None:
-        self._bar = bar
+    Without a terminal, a line per step, and one now and then on how far it is.
+    """
+
+    def __init__(self, bar: Bar | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bar, self._clock = bar, clock
         self._task: Any = None
-        self._text, self._networks = "", 0
+        self._text = self._tasks = ""
+        self._said = clock()
 
     def __call__(self, text: str) -> None:
         """Begin a step."""
+        self.end()
+        self._text, self._tasks, self._said = text, "", self._clock()
         if self._bar is None:
             err.print(f"{text} ...", markup=False, highlight=False, soft_wrap=True)
-            return
-        self.end()
-        self._text, self._networks = text, 0
-        self._task = self._bar.add_task(text, total=None)
+        else:
+            self._task = self._bar.add_task(text, total=None)
+
+    def tasks(self, done: int, total: int, left: float | None) -> None:
+        """Show how many tasks of a step are done, and about how long the others will take."""
+        about = "" if left is None or done == total else f", {about_left(left)}"
+        self._tasks = f"{done} of {total} tasks{about}"
+        self._show(self._tasks)
 
     def epoch(self, epoch: int, history: Any) -> None:
-        """Show how far a training is."""
-        self._networks += epoch == 1
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=f"{self._text} (network {self._networks}, epoch {epoch})")
+        """Show how far a training in this process is."""
+        self._show(f"{self._tasks}; epoch {epoch}" if self._tasks else f"epoch {epoch}")
+
+    def _show(self, how_far: str) -> None:
+        if self._bar is not None:
+            if self._task is not None:
+                self._bar.update(self._task, description=f"{self._text} ({how_far})")
+        elif self._clock() - self._said >= _LINE_EVERY:
+            self._said = self._clock()
+            err.print(f"{self._text}: {how_far}", markup=False, highlight=False, soft_wrap=True)
 
     def end(self) -> None:
         """End the step that is under way."""

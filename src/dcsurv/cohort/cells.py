@@ -39,14 +39,15 @@ NO = frozenset(
 def to_numbers(values: pd.Series) -> pd.Series:
     """Return numbers, NaN where a value is missing or no finite number."""
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "fiu":
-        out = values.astype(np.float64)
+        out = values if values.dtype == np.float64 else values.astype(np.float64)
     else:
         out = pd.Series(
             pd.to_numeric(values.astype(object), errors="coerce").to_numpy(np.float64, na_value=np.nan),
             index=values.index,
             name=values.name,
         )
-    return out.where(np.isfinite(out))
+    infinite = np.isinf(out.to_numpy())
+    return out.where(~infinite) if infinite.any() else out
 
 
 def level_texts(values: pd.Series) -> pd.Series:

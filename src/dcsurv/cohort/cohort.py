@@ -325,9 +325,11 @@ def _make(
             )
     outcome = find_outcome(source.frame, **named, event_values=event_values, unit=unit, date_format=date_format)
     found = _outcome_of(source, outcome)
-    rest = source.frame.loc[found[2]].drop(columns=[*named.values()])
+    complete = _of_rows(source.frame, found[2])
+    # Columns by themselves: pandas would copy a table to leave out some.
+    rest = {name: complete[name] for name in complete.columns if name not in named.values()}
     columns = guess_columns(
-        rest,
+        pd.DataFrame(rest, index=complete.index, copy=False),
         categorical=_cleaned(categorical, "categorical"),
         numeric=_cleaned(numeric, "numeric"),
         drop=[name for name in _cleaned(drop, "drop") if name not in named.values()],
@@ -368,6 +370,11 @@ def _outcome_of(source: _Source, outcome: OutcomeColumns) -> _Found:
     return found
 
 
+def _of_rows(frame: pd.DataFrame, which: BoolArray) -> pd.DataFrame:
+    """Return rows of a table, numbered anew; all of them without a copy."""
+    return frame if which.all() else frame.loc[which].reset_index(drop=True)
+
+
 def _assembled(
     source: _Source,
     outcome: OutcomeColumns,
@@ -376,7 +383,7 @@ def _assembled(
     levels: Mapping[str, Sequence[str]] | None,
 ) -> tuple[Cohort, list[Odd]]:
     durations, happened, complete = found
-    features, odd = apply_columns(source.frame.loc[complete].reset_index(drop=True), columns, levels)
+    features, odd = apply_columns(_of_rows(source.frame, complete), columns, levels)
     cohort = Cohort(
         features, durations, happened, columns, outcome, rows=np.flatnonzero(complete) + 1,
         incomplete=int((~complete).sum()), name=source.name, digest=source.digest, format=source.format,

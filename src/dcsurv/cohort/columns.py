@@ -25,7 +25,7 @@ ColumnReason: TypeAlias = Literal[
 # A column of words in which this share are numbers is one of numbers; the other words count as missing.
 NUMBER_SHARE = 0.8
 # As many different words as this, or as this share of the patients, are names or free text, not groups of patients.
-_FEW_LEVELS, _MANY_LEVELS, _LEVEL_SHARE = 20, 255, 0.2
+_FEW_LEVELS, MANY_LEVELS, _LEVEL_SHARE = 20, 255, 0.2
 # Fewer known values than this say nothing, and a part of the patients may well hold none of them.
 FEW_VALUES, _KNOWN_SHARE = 10, 0.05
 _ID_NAME = re.compile(
@@ -252,7 +252,7 @@ def _guess(known: pd.Series, n_rows: int) -> Column:
     folded = set(texts.str.casefold())
     if len(folded) == 2 and folded & YES and folded & NO:  # of Y, N and X, the third may mean anything
         return Column(name, "yes/no")
-    if distinct > _MANY_LEVELS or distinct > max(_FEW_LEVELS, _LEVEL_SHARE * len(known)):
+    if distinct > MANY_LEVELS or distinct > max(_FEW_LEVELS, _LEVEL_SHARE * len(known)):
         reason = "identifier" if distinct > 0.9 * len(known) else "free text"
         return Column(name, "left out", reason=reason, numbers={"count": distinct})
     return Column(name, "category", reason="levels", numbers={"count": distinct}, examples=tuple(sorted(set(texts))))

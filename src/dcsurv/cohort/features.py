@@ -74,7 +74,7 @@ def apply_columns(
         parts[column.name] = values
         if found:
             odd.append(found)
-    return pd.DataFrame(parts, index=frame.index), odd
+    return pd.DataFrame(parts, index=frame.index, copy=False), odd
 
 
 def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from typing import IO, cast
 
 from dcsurv.cohort.errors import CohortError
 
+_IN_MEMORY = 1 << 26  # bytes of a file that is held
 _PACKED = b"\x1f\x8b"  # what gzip begins with
 
 
@@ -28,7 +29,7 @@ class TableFile:
     content : bytes or None, default None
         Its bytes, unpacked if it is packed, where they are in memory.
     digest : str or None, default None
-        SHA-256 of its bytes as they are on disk, where they are in memory.
+        SHA-256 of its bytes as they are on disk, where it was read.
     """
 
     path: Path
@@ -37,7 +38,10 @@ class TableFile:
 
     @classmethod
     def read(cls, path: Path) -> TableFile:
-        """Read a file once, into memory."""
+        """Read a file once, into memory; one that is very large is only looked through for its digest."""
+        if path.stat().st_size > _IN_MEMORY:
+            with path.open("rb") as stream:
+                return cls(path, digest=hashlib.file_digest(stream, "sha256").hexdigest())
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if content.startswith(_PACKED):

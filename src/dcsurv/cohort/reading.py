@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,14 @@ from dcsurv.cohort.binary_files import excel_chunks, inspect_excel, inspect_parq
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import TableFormat
-from dcsurv.cohort.text_files import csv_chunks, has_grouped_digits, inspect_csv, raw_chunks, tidy_text, with_thousands
+from dcsurv.cohort.text_files import (
+    csv_chunks,
+    has_grouped_digits,
+    inspect_csv,
+    measurements,
+    raw_chunks,
+    with_thousands,
+)
 
 # Chunks hold about this many cells, so that a chunk of text takes at most some hundred megabytes.
 _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
@@ -26,7 +33,8 @@ class Table:
     Parameters
     ----------
     frame : DataFrame
-        One row per patient. Cells of a text file are text still, missing ones NaN.
+        One row per patient. Cells of a text file are text still, missing ones NaN; where there are very many rows,
+        columns of numbers with more different ones than a category can have are numbers.
     format : TableFormat
         How the file was read.
     digest : str or None, default None
@@ -53,7 +61,7 @@ class Table:
 
 
 def read_table(path: str | Path, **options: Any) -> Table:
-    """Read a whole table; the file is opened, hashed, looked at and parsed once.
+    """Read a whole table; a file that is not very large is opened, hashed, looked at and parsed once.
 
     Parameters
     ----------
@@ -75,15 +83,38 @@ def read_table(path: str | Path, **options: Any) -> Table:
     file = TableFile.read(_checked(path))
     form = _inspect(file, **options)
     if form.kind == "csv":
-        raw = list(raw_chunks(form, list(form.columns), _chunk_rows(form.columns)))
-        form = with_thousands(form, raw) if has_grouped_digits(form) else form
-        chunks = [tidy_text(chunk, form) for chunk in raw if len(chunk)]
+        if has_grouped_digits(form):
+            form = with_thousands(form, raw_chunks(form, list(form.columns), _chunk_rows(form.columns)))
+        frame = _joined(_csv_chunks(form))
     else:
-        chunks = list(read_chunks(form))
-    if not chunks:
+        frame = _joined(read_chunks(form))
+    if not len(frame):
         raise CohortError(f"{form.path.name} has column names but no rows.", remedy="At least two patients are needed.")
     form = replace(form, file=TableFile(file.path))  # without the bytes, which nobody needs any more
-    return Table(pd.concat(chunks, ignore_index=True), form, file.digest, list(form.notes))
+    return Table(frame, form, file.digest, list(form.notes))
+
+
+def _csv_chunks(form: TableFormat) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a text file; if they are very many, with columns of measurements as numbers."""
+    wanted, size = list(form.columns), _chunk_rows(form.columns)
+    first = next(csv_chunks(form, wanted, size), None)
+    if first is None or not len(first):
+        return
+    if len(first) < size:
+        yield first
+        return
+    yield from (chunk for chunk in csv_chunks(form, wanted, size, set(measurements(first))) if len(chunk))
+
+
+def _joined(chunks: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return chunks of rows as one table, column by column, so that there are never two whole ones."""
+    parts: dict[str, list[pd.Series]] = {}
+    for chunk in chunks:
+        for name, column in chunk.items():
+            parts.setdefault(str(name), []).append(column.copy())
+    # Taken out one after the other, which lets go of the parts.
+    whole = {name: pd.concat(parts.pop(name), ignore_index=True) for name in list(parts)}
+    return pd.DataFrame(whole, copy=False)
 
 
 def inspect_table(
@@ -170,8 +201,8 @@ def read_chunks(
     rows : int or None, default None
         Rows of a chunk; by default, and at most, as many as make a chunk of moderate size.
     numbers : sequence of str, default ()
-        Columns that should hold numbers. Those of a text file come as numbers then, as long as all of their cells are
-        numbers or missing, which is much quicker; as text otherwise.
+        Columns that should hold numbers. Those of a text file come as numbers then, which is much quicker; words among
+        them stay words.
 
     Yields
     ------

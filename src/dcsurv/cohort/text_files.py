@@ -9,11 +9,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import itertools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -21,6 +20,8 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from dcsurv.cohort.cells import to_numbers
+from dcsurv.cohort.columns import MANY_LEVELS
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import DELIMITERS, MISSING, TableFormat, clean_names
@@ -263,28 +264,19 @@ def has_grouped_digits(form: TableFormat) -> bool:
     return False
 
 
-def csv_chunks(form: TableFormat, wanted: list[str], size: int, numbers: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
-    done = 0
-    if numbers and form.decimal == ".":
-        try:
-            for chunk in raw_chunks(form, wanted, size, numbers):
-                if np.isinf(chunk[list(numbers)].to_numpy()).any():
-                    break
-                yield tidy_text(chunk, form, numbers)
-                done += 1
-            else:
-                return
-        except _NotNumbersError:
-            pass  # from here on as text, which can be anything
-    for chunk in itertools.islice(raw_chunks(form, wanted, size), done, None):
-        yield tidy_text(chunk, form)
+def csv_chunks(
+    form: TableFormat, wanted: list[str], size: int, measured: Collection[str] = ()
+) -> Iterator[pd.DataFrame]:
+    if form.decimal != ".":
+        measured = ()
+    for chunk in raw_chunks(form, wanted, size, measured):
+        yield tidy_text(chunk, form, measured)
 
 
-class _NotNumbersError(Exception):
-    """Cells of a column of numbers are none."""
-
-
-def raw_chunks(form: TableFormat, wanted: list[str], size: int, numbers: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
+def raw_chunks(
+    form: TableFormat, wanted: list[str], size: int, measured: Collection[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """Yield the cells as they are written; those of columns of measurements as numbers, where they are."""
     if not wanted:
         return
     try:
@@ -298,8 +290,9 @@ def raw_chunks(form: TableFormat, wanted: list[str], size: int, numbers: Sequenc
                 skiprows=form.skipped,
                 names=list(form.columns),
                 index_col=False,  # with usecols, pandas would cut lines that are too long without a word
-                dtype={name: "float64" if name in numbers else str for name in form.columns},
-                float_precision="high",  # as numbers are read out of text
+                dtype={name: str for name in form.columns if name not in measured},
+                float_precision="high",  # the same numbers as pandas makes of text
+                low_memory=False,  # a column has one type in a chunk
                 keep_default_na=False,
                 na_values=list(MISSING),
                 skipinitialspace=True,
@@ -317,16 +310,13 @@ def raw_chunks(form: TableFormat, wanted: list[str], size: int, numbers: Sequenc
             parameter="encoding",
             remedy=Message("Give {encoding}."),
         ) from None
-    except ValueError:
-        if not numbers:
-            raise
-        raise _NotNumbersError from None
 
 
-def tidy_text(chunk: pd.DataFrame, form: TableFormat, numbers: Sequence[str] = ()) -> pd.DataFrame:
-    """Trim cells, and write decimal commas as points; columns that were read as numbers are tidy."""
+def tidy_text(chunk: pd.DataFrame, form: TableFormat, measured: Collection[str] = ()) -> pd.DataFrame:
+    """Trim cells, and write decimal commas as points; columns of measurements are numbers already."""
     for name in chunk.columns:
-        if name in numbers:
+        if name in measured:
+            chunk[name] = _measured(chunk[name])
             continue
         column = chunk[name].str.strip()
         if name in form.thousands and name not in form.verbatim:
@@ -337,6 +327,28 @@ def tidy_text(chunk: pd.DataFrame, form: TableFormat, numbers: Sequence[str] = (
             column = column.where(~with_comma, column.str.replace(",", ".", regex=False))
         chunk[name] = column.where(~column.isin(MISSING))
     return chunk
+
+
+def measurements(first: pd.DataFrame) -> list[str]:
+    """Return the columns of a chunk of text in which all cells are numbers, more different ones than levels may be.
+
+    What such a column is does not depend on how its numbers are written, and as text they take ten times the memory.
+    """
+    return [
+        str(name)
+        for name in first.columns
+        if first[name].nunique() > MANY_LEVELS and not (to_numbers(first[name]).isna() & first[name].notna()).any()
+    ]
+
+
+def _measured(column: pd.Series) -> pd.Series:
+    """Return numbers; words among them stay words."""
+    if column.dtype != np.dtype(object) and not np.isinf(column.to_numpy()).any():
+        return to_numbers(column)
+    text = column.astype(str).str.strip().where(column.notna())
+    numbers, text = to_numbers(text), text.where(~text.isin(MISSING))
+    words = numbers.isna() & text.notna()
+    return numbers.astype(object).where(~words, text) if words.any() else numbers
 
 
 def _explained(form: TableFormat, error: str) -> CohortError:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
+from dcsurv.messages import about_left
+from dcsurv.parallel import connected
 from dcsurv.training import one_thread
 
 # Seconds between two lines of progress where there is no terminal.
@@ -203,7 +204,7 @@ class _TaskBar:
         if outcome.failure is not None and (self._lines or not self._bar.disable):
             text = f"failed: {task.label}: {outcome.failure['cause']}"
             self._bar.console.print(text, style="red", markup=False, highlight=False)
-        about = f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
+        about = about_left(left)
         self._bar.update(self._task, advance=1, left=about)
         if self._lines and (now - self._said > _LINE_EVERY or self._count == self._all):
             self._said = now

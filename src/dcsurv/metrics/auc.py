@@ -72,19 +72,21 @@ class CumulativeDynamicAuc:
         tied_tol: float,
         nodes: FloatArray | None = None,
     ) -> None:
-        from dcsurv.metrics._kernels import ranked_column
+        from dcsurv.metrics._kernels import ascending, ranked_column
 
         cohort = censoring.cohort
         self.cohort, self.times, self.censoring = cohort, times, censoring
         read_at = times if nodes is None else node_after(nodes, times)
-        survival = cohort.rows(curves, read_at)
+        survival = np.ascontiguousarray(cohort.rows(curves, read_at), dtype=np.float64)
         n = len(cohort)
         self.columns: list[tuple[IntArray, IntArray, npt.NDArray[np.int8]]] = []
+        order, spare = np.empty(n, np.int64), np.empty(n, np.int64)
         for t, row in zip(times, survival, strict=True):
             # Patients are sorted by time: those up to here have had their event or were censored.
             until = int(np.searchsorted(cohort.time, t, side="right"))
             patient, chain, kind = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int8)
-            count = ranked_column(row, np.argsort(row), tied_tol, until, cohort.event, patient, chain, kind)
+            ascending(row, row.view(np.int64), order, spare)
+            count = ranked_column(row, order, tied_tol, until, cohort.event, patient, chain, kind)
             self.columns.append((patient[:count], chain[:count], kind[:count]))
 
     def over_time(self, weight: FloatArray, estimate: CensoringEstimate | None = None) -> FloatArray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,8 @@ class RecurrentDecoder(nn.Module):
 
     Float32 on the CPU runs through compiled code, forward and backward (compiled on first use, some seconds, then kept
     on disk): a row gets the same bits whatever the number of threads and whichever rows share its batch. Anything
-    else runs through an equivalent loop of torch operations.
+    else, and everything where the code does not compile, which a warning says, runs through an equivalent loop of torch
+    operations.
 
     Parameters
     ----------
@@ -144,9 +147,12 @@ class _RecurrentLayer(nn.Module):
             keep = functional.dropout(x.new_ones(n_directions, x.shape[-2], hidden_size), self.recurrent_dropout)
         inputs = x if x.dim() == 3 else x.unsqueeze(0)
         operands = (inputs, self.input_kernel, self.recurrent_kernel, self.bias, keep)
+        training = torch.is_grad_enabled()
         if not (inputs.is_cpu and self.bias.is_cpu and inputs.dtype == self.bias.dtype == torch.float32):
             return unroll(*operands, length)
-        if torch.is_grad_enabled():
+        if not _compiles(training):
+            return unroll(*operands, length)
+        if training:
             out: Tensor = _CompiledLSTM.apply(*operands, length, self._spare)  # type: ignore[no-untyped-call]  # torch's
             return out
         return _compiled_forward(*operands, length, None)
@@ -195,6 +201,38 @@ def unroll(
             steps[step] = hidden
         directions.append(torch.stack(steps))
     return torch.cat(directions, dim=2)
+
+
+@cache
+def _compiles(training: bool) -> bool:
+    """Whether the compiled code can be had here, found out on the smallest layer; where not, a warning says so.
+
+    It rests on interfaces of Numba that another version of it may have changed, and an import, a compilation or a call
+    that fails then does so in ways that nobody can list.
+    """
+    operands = (torch.zeros(shape, dtype=torch.float32, device="cpu") for shape in ((1, 1, 1), (1, 1, 4), (1, 1, 4)))
+    inputs, input_kernel, recurrent_kernel = operands
+    bias = torch.zeros((1, 4), dtype=torch.float32, device="cpu", requires_grad=training)
+    try:
+        if training:
+            out: Tensor = _CompiledLSTM.apply(inputs, input_kernel, recurrent_kernel, bias, None, 1, [])  # type: ignore[no-untyped-call]
+            out.sum().backward()  # type: ignore[no-untyped-call]
+        else:
+            _compiled_forward(inputs, input_kernel, recurrent_kernel, bias, None, 1, None)
+    except Exception as error:
+        _warn_of_loop(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}")
+        return False
+    return True
+
+
+@cache
+def _warn_of_loop(cause: str) -> None:
+    warnings.warn(
+        "the recurrent decoder could not be compiled on this machine and runs as plain torch operations, which give "
+        f"the same curves up to rounding but take several times as long ({cause}). Another version of Numba may help.",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def _array(tensor: Tensor) -> Array:

@@ -36,6 +36,7 @@ def cross_validated(
     folds: int,
     seed: int,
     workers: int,
+    cluster: str | None = None,
     once: bool = False,
 ) -> Evaluation:
     """Let every patient be predicted by models that have not seen them, beside CoxPH; metrics of all together."""
@@ -47,7 +48,8 @@ def cross_validated(
     try:
         found = validate(
             estimator, cohort.features, cohort.y, horizons=usable or None, resamples=0, folds=folds,
-            repeats=2 if len(cohort) <= _FEW_PATIENTS and not once else 1, random_state=seed, workers=workers,
+            repeats=2 if len(cohort) <= _FEW_PATIENTS and not once else 1, random_state=seed,
+            workers=1 if cluster else workers, cluster=cluster,
             metrics=None if usable else [metric.name for metric in list_metrics() if not metric.per_horizon],
             progress=True,
         )  # fmt: skip

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, TypeAlias
 
-from dcsurv.experiments.cluster import connected
 from dcsurv.experiments.tuning.trials import Steps, TrialResult, TrialRunner
+from dcsurv.parallel import connected
 from dcsurv.search_space import TuningError
 
 # Seconds without a trial after which a process ends.

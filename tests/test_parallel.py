@@ -168,6 +168,32 @@ def test_the_command_fits_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None
     np.testing.assert_array_equal(here.predict_survival_function(X).values, there.predict_survival_function(X).values)
 
 
+def test_the_command_predicts_a_folder_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    """In a process of its own, which knows less of scikit-learn than the workers do."""
+    cluster.workers(2)
+    cohort = simulate("independent", 300)
+    model = CalibratedEnsemble(estimator=dcsurv.CoxPH(), n_members=3, random_state=0).fit(cohort.X, cohort.y)
+    model.save(tmp_path / "model.safetensors")
+    (tmp_path / "parts").mkdir()
+    for k in range(4):
+        cohort.X[50 * k : 50 * k + 50].to_parquet(tmp_path / "parts" / f"{k}.parquet")
+    for name, more in (("here", []), ("there", ["--cluster", cluster.address])):
+        words = ["predict", "model.safetensors", "parts", "-o", name, "--horizons", "5", *more]
+        program = f"import sys; from dcsurv.cli import main; sys.argv = {['dcsurv', *words]!r}; main()"
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=GUARD)
+        assert done.returncode == 0, done.stderr.decode()
+    for k in range(4):
+        here, there = (pd.read_parquet(tmp_path / name / f"{k}.parquet") for name in ("here", "there"))
+        pd.testing.assert_frame_equal(here, there, check_exact=True)
+    alone = CliRunner().invoke(
+        app,
+        ["predict", str(tmp_path / "model.safetensors"), str(tmp_path / "parts" / "0.parquet"), "--cluster", "any",
+         "-o", str(tmp_path / "x.csv")],
+    )  # fmt: skip
+    assert alone.exit_code != 0
+    assert "folder of Parquet files" in alone.stderr
+
+
 def test_an_ensemble_with_refits_is_the_same_on_a_cluster_one_of_whose_workers_dies(
     cluster: Cluster,
 ) -> None:

@@ -170,14 +170,14 @@ def test_stacked_networks_say_what_each_says(shape: dict[str, int]) -> None:
     for one in networks:
         if one.embedding is not None:
             one.embedding.set_bins(torch.randn(50, 6).numpy())
-    assert StackedNetworks.fit_together(networks)
+    assert StackedNetworks.accepts(networks)
     stacked = StackedNetworks(networks)
     with torch.no_grad():
         torch.testing.assert_close(stacked(x), torch.stack([one(x) for one in networks]), atol=1e-5, rtol=1e-5)
     for rows in (slice(0, 1), slice(37, 80), slice(255, 257)):
         assert torch.equal(stacked(x[rows]), stacked(x)[:, rows]), "a row depends on its place"
-    assert not StackedNetworks.fit_together([networks[0], EncoderDecoder(6, 9, decoder_layers=1)])
-    assert not StackedNetworks.fit_together([networks[0], EncoderDecoder(6, 8, decoder_layers=0, **shape)])
+    assert not StackedNetworks.accepts([networks[0], EncoderDecoder(6, 9, decoder_layers=1)])
+    assert not StackedNetworks.accepts([networks[0], EncoderDecoder(6, 8, decoder_layers=0, **shape)])
 
 
 def test_the_reach_of_student_is_that_of_scipy() -> None:

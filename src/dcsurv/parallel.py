@@ -154,6 +154,22 @@ def run_tasks(tasks: Sequence[Call], n_jobs: int | None) -> list[Any]:
     return results
 
 
+def results_of(tasks: Sequence[Call]) -> Iterator[Any]:
+    """Run independent tasks and yield each result as soon as it is there, in any order.
+
+    One after the other in this process, or on the cluster of :func:`on_cluster` inside its block.
+
+    Parameters
+    ----------
+    tasks
+        Functions with their arguments.
+    """
+    place, queue = _place.get(), list(enumerate(tasks))
+    run = _in_processes(queue, 1) if place.client is None else _on_cluster(queue, place.client)
+    with contextlib.closing(run):
+        yield from (result for _, _, result in run)
+
+
 def time_left(waiting: Counter[_Kind], seconds: dict[_Kind, float], worked: float, elapsed: float) -> float | None:
     """Return about how long the waiting tasks will take, if they go on side by side as those before did.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from dcsurv.cohort import (
 )
 from dcsurv.cohort.formats import clean_name
 from dcsurv.messages import plural
+from dcsurv.parallel import on_cluster
 
 _PREDICTIONS = "Predictions"
 
@@ -82,6 +84,14 @@ def predict(
         ),
     ] = 0.9,
     reading: o.ReadingOptions,
+    cluster: Annotated[
+        str | None,
+        described(
+            metavar="ADDRESS",
+            help="Dask scheduler, such as tcp://host:8786, whose workers predict the files of a folder.",
+            panel=_PREDICTIONS,
+        ),
+    ] = None,
     output: Annotated[Path, o.written_to("Predictions to write: .csv or .parquet; for a folder, a folder.")],
     shell: Shell,
 ) -> None:
@@ -95,11 +105,17 @@ def predict(
     the model does not know are ignored.
 
     A folder of Parquet files becomes a folder with a file of predictions for each, whose rows are counted from 1. After
-    an interruption the same command goes on: files that are done are kept.
+    an interruption the same command goes on: files that are done are kept. With --cluster, each file is a task, and the
+    workers must find both folders where this machine does.
     """
     from dcsurv.persistence import load
 
     parts = _parts(data, output)
+    if parts is None and cluster is not None:
+        raise CohortError(
+            f"--cluster is for a folder of Parquet files, and {data} is one file.",
+            remedy="Leave --cluster out: one machine predicts a million patients in minutes.",
+        )
     if parts is None:
         o.check_output(output, data, model, suffixes=(".csv", ".parquet"))
     fitted = load(model)
@@ -119,7 +135,7 @@ def predict(
     clash = [name for name in kept if name in predictor.names()]
     if clash:
         raise CohortError(f"--keep names {clash[0]!r}, which is also the name of a prediction. Rename it in the file.")
-    with shell.counting("predicting") as count:
+    with nullcontext() if cluster is None else on_cluster(cluster), shell.counting("predicting") as count:
         if parts is None:
             for rows in write_predictions(predictor, form, output):
                 count(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from dcsurv.cohort.features import Odd
 from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import inspect_table
 from dcsurv.messages import needs_extra
+from dcsurv.parallel import results_of
 from dcsurv.persistence import written_atomically
 
 # What the folder of predictions was made with, so that a later run knows whether it may go on there.
@@ -44,6 +45,10 @@ class TablePart:
     def done(self) -> bool:
         """Whether its predictions are there, all of them, and younger than its rows."""
         return self.target.is_file() and self.target.stat().st_mtime_ns >= self.source.stat().st_mtime_ns
+
+    def resolved(self) -> TablePart:
+        """Return the same part with whole paths, which mean the same in another process."""
+        return TablePart(self.source.resolve(), self.target.resolve())
 
 
 @dataclass(frozen=True)
@@ -139,9 +144,11 @@ def predict_folder(
     parts: Iterable[TablePart],
     output: Path,
     made_with: str,
-    run: Callable[[Callable[[TablePart], Counts], Iterable[TablePart]], Iterable[Counts]] = map,
 ) -> Iterator[Counts]:
     """Predict the parts of a folder; those that are done already are kept.
+
+    Inside a block of :func:`dcsurv.on_cluster` each part is a task. The workers read and write the files themselves, so
+    that they must find them where this machine does.
 
     Parameters
     ----------
@@ -153,8 +160,6 @@ def predict_folder(
         The folder for the predictions.
     made_with : str
         A fingerprint of the model's file: a folder that another model has begun is refused.
-    run : callable, default map
-        What applies a function to all parts that are left, and yields the results in any order.
 
     Yields
     ------
@@ -168,19 +173,10 @@ def predict_folder(
     record = {"model": made_with, "columns": [*predictor.keep, *predictor.names()]}
     _begin(output, record)
     total = Counts()
-    for counts in run(_OnePart(predictor), [part for part in parts if not part.done]):
+    left = [part.resolved() for part in parts if not part.done]
+    for counts in results_of([(predict_part, (predictor, part), {}) for part in left]):
         total += counts
         yield total
-
-
-@dataclass(frozen=True)
-class _OnePart:
-    """What is to be done with each part; unlike a function within a function, it can be sent elsewhere."""
-
-    predictor: Predictor
-
-    def __call__(self, part: TablePart) -> Counts:
-        return predict_part(self.predictor, part)
 
 
 def _begin(output: Path, record: Mapping[str, object]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from dcsurv.durations import describe_time
-from dcsurv.explanation.mixing import Scale
+from dcsurv.explanation.mixing import Scale, said_time
 from dcsurv.messages import short
 from dcsurv.plain import level_text
 from dcsurv.target import FloatArray
@@ -253,7 +252,7 @@ class Explanation:
                 self.times, self.values[patient], self.base, labels, unit=self.unit, scale=self.scale
             )
         risk = self.at(float(self.times[len(self.times) // 2]) if time is None else time)
-        when = describe_time(risk.time, self.unit)
+        when = said_time(risk.time, self.unit)
         if kind == "waterfall":
             labels = [f"{name} = {text}" for name, text in zip(self.features, risk.texts[patient], strict=True)]
             return draw.waterfall(risk.values[patient], labels, base=risk.base, when=when)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dcsurv.explanation.mixing import feature_names, grouped
+from dcsurv.explanation.mixing import feature_names, grouped, said_time
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import (
     brier_score,
@@ -101,14 +101,13 @@ class Importance:
         matplotlib.figure.Figure
             A row per feature, a mark per horizon.
         """
-        from dcsurv.durations import describe_time
         from dcsurv.figures.evaluation import importance_at_horizons
 
         name = metric or self.table["metric"].iloc[0]
         drawn = self.table[self.table["metric"] == name].copy()
         drawn["place"] = drawn["feature"].map(self.order(metric).index)
         drawn = drawn.sort_values(["place", "horizon"], kind="stable")
-        drawn["horizon"] = [f"by {describe_time(t, self.unit, brief=True)}" for t in drawn["horizon"]]
+        drawn["horizon"] = [f"by {said_time(t, self.unit, brief=True)}" for t in drawn["horizon"]]
         return importance_at_horizons(drawn, xlabel=worse(name))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dcsurv.durations import describe_time
 from dcsurv.models import SurvivalModel
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, IntArray
@@ -27,6 +28,12 @@ def feature_names(model: SurvivalModel) -> list[str]:
     """Return the names of the features that a model was fitted with; x0, x1, ... if it saw none."""
     names = getattr(model, "feature_names_in_", None)
     return [f"x{k}" for k in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def said_time(t: float, unit: str | None, *, brief: bool = False) -> str:
+    """Write a time with its unit, or say that it is one."""
+    text = describe_time(t, unit, brief=brief)
+    return text if unit else f"time {text}"
 
 
 def grouped(names: Sequence[str], groups: Mapping[str, Sequence[str]] | None) -> dict[str, list[str]]:

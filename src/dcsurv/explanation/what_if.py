@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from dcsurv.explanation.background import background_for
-from dcsurv.explanation.mixing import feature_names, survival_of
+from dcsurv.explanation.mixing import feature_names, said_time, survival_of
 from dcsurv.models import SurvivalModel
 from dcsurv.plain import level_text
 from dcsurv.preprocessing.rules import is_number
@@ -155,11 +155,10 @@ class WhatIf:
         matplotlib.figure.Figure
             Lines of patients, their mean and local effects; of two features a map.
         """
-        from dcsurv.durations import describe_time
         from dcsurv.figures import explanation as draw
 
         at = len(self.times) // 2 if time is None else int(np.abs(self.times - time).argmin())
-        when = describe_time(float(self.times[at]), self.unit)
+        when = said_time(float(self.times[at]), self.unit)
         if len(self.features) == 2:
             sizes = [len(one) for one in self.grid]
             return draw.what_if_map(self.grid, self.mean[:, at].reshape(sizes), self.density, self.features, when=when)
@@ -321,7 +320,7 @@ def _passed(own: Any, grid: npt.NDArray[Any], density: FloatArray) -> FloatArray
         text = level_text(own)
         return np.array([float(level_text(value) != text) for value in grid])
     below = np.cumsum(density) - density / 2
-    at = 0.5 if pd.isna(own) else float(np.interp(float(own), grid, below))
+    at = 0.5 if pd.isna(own) else float(np.interp(float(own), grid, below, left=0.0, right=1.0))
     out: FloatArray = np.abs(below - at)
     return out
 

@@ -379,7 +379,7 @@ def nomogram(points: pd.DataFrame, risks: pd.DataFrame, *, unit: str | None = No
         wanted = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]
         inside = [r for r in wanted if part["risk"].min() <= r <= part["risk"].max()]
         marks = [(float(np.interp(r, part["risk"], part["total"])), f"{100 * r:.0f}%") for r in inside]
-        _scale(lower, row, f"risk by {describe_time(t, unit, brief=True)}", marks, 1.06 * top)
+        _scale(lower, row, f"risk by {'' if unit else 'time '}{describe_time(t, unit, brief=True)}", marks, 1.06 * top)
     lower.set(xlim=(-0.02 * top, 1.04 * top), ylim=(len(times) + 0.6, -0.7))
     return figure
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dcsurv.durations import describe_time
 from dcsurv.explanation import Explanation, WhatIf, explain, what_if
+from dcsurv.explanation.mixing import said_time
 from dcsurv.messages import plural, short
 from dcsurv.models import CoxPH, SurvivalModel
 from dcsurv.persistence import write_atomically
@@ -46,8 +46,7 @@ class _Asked:
         return self.horizons[len(self.horizons) // 2]
 
     def when(self, t: float) -> str:
-        text = describe_time(t, self.unit)
-        return text if self.unit else f"time {text}"
+        return said_time(t, self.unit)
 
 
 def write_explanation(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
-PACKAGES = ("dcsurv", "torch", "numpy", "numba", "pycox", "scikit-survival")
+PACKAGES = ("dcsurv", "torch", "numpy", "numba", "pycox", "scikit-survival", "shap")
 
 
 def main() -> None:

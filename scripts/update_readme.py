@@ -139,6 +139,25 @@ def cluster() -> str:
     return f"{_table(['workers', 'seconds', 'times faster', 'predicted'], rows)}\n\n{caption}"
 
 
+def explain() -> str:
+    """Return what explaining takes and how it compares with shap, as `make bench` measured it."""
+    found = _benchmarks().get("explain")
+    if found is None:
+        return _NOT_RUN
+    size = f"{found['patients']:,} patients, {found['features']} features, {found['times']} times"
+    growth = ", ".join(f"{seconds:.0f} ({int(n):,})" for n, seconds in found["cpu_seconds_by_patients"].items())
+    relative = f"{found['error']:.5f} of values of {found['mean_size']:.3f}"
+    rows = [
+        (f"CPU seconds, {size}", f"{found['cpu_seconds']:.0f}"),
+        ("peak memory (GB)", f"{found['peak_memory_gb']:.2f}"),
+        ("CPU seconds by number of patients", growth),
+        ("error against all coalitions, root mean square", relative),
+        ("standard error as stated, root mean square", f"{found['stated_error']:.5f}"),
+        ("times faster than shap at equal error", f"{found['vs_shap']:.0f}"),
+    ]
+    return _table(["what", "measured"], rows)
+
+
 def pairs() -> str:
     """Return the comparable pairs of the three cohorts: Table I of the reproduction."""
     rows = []
@@ -494,6 +513,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "step-profile": step_profile,
     "fit-quality": fit_quality,
     "cluster": cluster,
+    "explain": explain,
     "pairs": pairs,
     "models": models,
     "calibrated": calibrated,

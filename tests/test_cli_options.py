@@ -17,8 +17,8 @@ from dcsurv.cli.groups import OptionGroup, described, expand
 from test_cli import OUTCOME, patients, run
 
 COMMANDS = (
-    "demo", "check", "models", "tune", "validate", "fit", "predict", "evaluate", "recalibrate", "report", "info",
-    "reproduce",
+    "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
+    "info", "reproduce",
 )  # fmt: skip
 
 

@@ -7,10 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dcsurv import calibration, cohort, datasets, experiments, metrics, models, validation
+    from dcsurv import calibration, cohort, datasets, experiments, explanation, metrics, models, validation
     from dcsurv.calibration import CalibratedEnsemble, Recalibrated, recalibrate
     from dcsurv.curves import SurvivalCurves
     from dcsurv.experiments.tuning import Tuned, tune
+    from dcsurv.explanation import Explanation, explain
     from dcsurv.follow_up import FollowUp, study_follow_up
     from dcsurv.grid import TimeGrid
     from dcsurv.kinds import ModelKind
@@ -44,6 +45,7 @@ __all__ = [
     "CoxPH",
     "CoxTime",
     "DeepSurv",
+    "Explanation",
     "FollowUp",
     "HazardForest",
     "Kamran",
@@ -62,6 +64,8 @@ __all__ = [
     "cohort",
     "datasets",
     "experiments",
+    "explain",
+    "explanation",
     "fold_indices",
     "load",
     "make_outcome",
@@ -100,6 +104,7 @@ _ROOM_OF = {
     **dict.fromkeys(("check_outcome", "fold_indices", "make_outcome", "train_test_indices"), "target"),
     **dict.fromkeys(("Tuned", "tune"), "experiments.tuning"),
     **dict.fromkeys(("Validation", "validate"), "validation"),
+    **dict.fromkeys(("Explanation", "explain"), "explanation"),
     **dict.fromkeys(("SampleSize", "sample_size"), "planning"),
     **dict.fromkeys(("FollowUp", "study_follow_up"), "follow_up"),
     "SurvivalCurves": "curves",

@@ -22,6 +22,7 @@ from dcsurv.models.base import Features
 from dcsurv.models.estimator import versions
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, from_saved
+from dcsurv.preprocessing import Population
 from dcsurv.target import FloatArray, check_outcome
 
 _INSIDE = "model."
@@ -182,6 +183,12 @@ class Recalibrated(SurvivalModel):
     def has_band(self) -> bool:
         """Whether :meth:`predict_band` can be asked."""
         return bool(self.model.has_band)
+
+    @property
+    def population_(self) -> Population | None:  # type: ignore[override]
+        """What the patients that the model inside was trained on look like."""
+        inside: Population | None = self.model.population_
+        return inside
 
     def check_features(self, X: Any) -> Any:
         """Return the features, checked by the model inside."""

@@ -5,6 +5,7 @@ from dcsurv.cli import (  # noqa: F401  (each adds its commands)
     demo,
     describing,
     evaluating,
+    explaining,
     fitting,
     predicting,
     reporting,
@@ -15,8 +16,8 @@ from dcsurv.cli import (  # noqa: F401  (each adds its commands)
 from dcsurv.cli.app import app, in_order, main
 
 in_order(
-    "demo", "check", "models", "tune", "validate", "fit", "predict", "evaluate", "recalibrate", "report", "info",
-    "reproduce",
+    "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
+    "info", "reproduce",
 )  # fmt: skip
 
 __all__ = ["app", "main"]

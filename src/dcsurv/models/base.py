@@ -18,6 +18,7 @@ from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
 from dcsurv.models.time_bounds import TimeBounds, TimeInterval
 from dcsurv.persistence import Arrays, Header, save
+from dcsurv.preprocessing import Population
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, check_sample_weight
 
 
@@ -32,6 +33,9 @@ class SurvivalModel(CurveModel):
     follow_up_ : FollowUp or None
         How long the training patients could be followed and which features decide it; None for a model from a file of
         version 0.1.
+    population_ : Population or None
+        What the features of the training patients look like, in a few numbers and nobody's row: the background of
+        :func:`dcsurv.explain`. None for a model from an older file.
 
     Examples
     --------
@@ -44,6 +48,7 @@ class SurvivalModel(CurveModel):
     training_summary_: dict[str, Any]
     # How curves meet patients that the model was not trained on, if it has seen any; see predict_interval.
     time_bounds_: TimeBounds | None = None
+    population_: Population | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -25,7 +25,7 @@ from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.ranges import Range
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, ModelFileError
-from dcsurv.preprocessing import Preprocessor
+from dcsurv.preprocessing import Population, Preprocessor
 from dcsurv.target import FloatArray, Outcome, check_outcome, check_sample_weight
 
 
@@ -178,6 +178,7 @@ class SurvivalEstimator(SurvivalModel):
         self._train(prepared, outcome, weight)
         # Which patients were followed alike is of no use any more, and would be a number for every one of them.
         self.follow_up_ = follow_up.take(np.zeros(0, dtype=np.int64))
+        self.population_ = Population.of(features)
         return self
 
     def fit_member(
@@ -408,6 +409,7 @@ class SurvivalEstimator(SurvivalModel):
             },
             "versions": versions(),
             "time_bounds": None if self.time_bounds_ is None else self.time_bounds_.get_state(),
+            "population": None if self.population_ is None else self.population_.get_state(),
             **header,
         }
         return document, arrays
@@ -452,6 +454,8 @@ class SurvivalEstimator(SurvivalModel):
         model.follow_up_ = None if followed is None else FollowUp.from_state(followed, columns)
         bounds = header.get("time_bounds")  # files before 0.2 have none
         model.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds)
+        population = header.get("population")  # files before 0.2 have none
+        model.population_ = None if population is None else Population.from_state(population)
         model.fitted_parameters_ = model._parameter_texts()
         return model
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from dcsurv.calibration import Band
 from dcsurv.curves import SurvivalCurves
+from dcsurv.explanation import explain
 from dcsurv.figures import patients as draw
 from dcsurv.messages import short
 from dcsurv.plain import level_text
@@ -19,6 +22,8 @@ _MIN_GROUP = 10
 _FEATURES_SHOWN = 12
 _N_TIMES = 101
 _BAND = 0.9
+# Made-up patients to compare with, and the most features whose coalitions are all tried.
+_COMPARED, _ENUMERATED = 30, 6
 
 
 def examples(study: Study, important: list[str]) -> Section:
@@ -65,6 +70,7 @@ def examples(study: Study, important: list[str]) -> Section:
         if band is not None
         else "This model gives no bands; an ensemble (CalibratedEnsemble) does."
     )
+    _why(section, study, frame, labels)
     section.numbers |= {
         "real_patients": study.patients is not None,
         "labels": labels,
@@ -73,6 +79,57 @@ def examples(study: Study, important: list[str]) -> Section:
         "followed_to": None if until is None else until.tolist(),
     }
     return section
+
+
+def _why(section: Section, study: Study, frame: pd.DataFrame, labels: list[str]) -> None:
+    """Say what makes the risks of these patients differ from the average."""
+    at = study.middle_horizon
+    if at is None or study.model.population_ is None:
+        return
+    with section.trying("Why these patients differ"):
+        found = explain(study.model, study.features(frame), times=[at], n_background=_COMPARED, **_how(frame))
+        risk = found.at(at)
+        section.say(
+            f"Why: what each feature makes of the predicted risk by {study.when(at)}, from the average of made-up "
+            f"patients like those of training ({percent(risk.base)}) to that of the patient."
+        )
+        pictures = []
+        for place in sorted({0, len(labels) - 1}):
+            strongest = int(np.abs(risk.values[place]).argmax())
+            pictures.append(
+                Picture(
+                    f"why-{place + 1}",
+                    found.plot("waterfall", patient=place, time=at),
+                    f"From the average risk {percent(risk.base)} to {percent(float(risk.predicted[place]))} of "
+                    f"{labels[place]}; the most by {found.features[strongest]}.",
+                    f"{labels[place]}: risk by {study.when(at)}. This describes the model, not what would happen if "
+                    "a feature were changed.",
+                )
+            )
+        section.show(*pictures)
+        order = np.argsort(-np.abs(risk.values).max(axis=0), kind="stable")[:_FEATURES_SHOWN]
+        rows = [[found.features[k], *(_points(value) for value in risk.values[:, k])] for k in order]
+        with section.folded("The numbers"):
+            section.table(f"Change of the risk by {study.when(at)}, percentage points", ["", *labels], rows)
+        section.convention(
+            f"Shapley values of the risk, {found.method}; compared with {found.background}. A feature is replaced "
+            "without regard to the others (marginal): features that go together do not share what the model makes of "
+            "each."
+        )
+        section.numbers["why"] = {
+            "base": risk.base,
+            "changes": {name: risk.values[:, k].tolist() for k, name in enumerate(found.features)},
+        }
+
+
+def _how(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return how to explain: all coalitions of few features, otherwise two orders with everybody compared with."""
+    few = frame.shape[1] <= _ENUMERATED
+    return {"method": "exact"} if few else {"method": "sampled", "n_pairs": 2 * _COMPARED}
+
+
+def _points(change: float) -> str:
+    return f"{100 * change:+.1f}".replace("-", "−")
 
 
 def _chosen(section: Section, study: Study) -> tuple[pd.DataFrame, list[str]]:

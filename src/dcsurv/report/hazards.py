@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pandas as pd
 
 from dcsurv import figures
 from dcsurv.calibration import Recalibrated
+from dcsurv.explanation import nomogram
 from dcsurv.figures.cox import MOST_PANELS, MOST_ROWS
 from dcsurv.models import CoxPH
 from dcsurv.models.cox_summary import describe_test, p_text, ratio_text
@@ -35,7 +38,7 @@ def hazard_ratios(study: Study) -> Section | None:
     section.say(describe_test(tests))
     with section.folded("The numbers, and hazard ratios over time"):
         _tabulate(section, summary, tests)
-        section.show(*over_time)
+        section.show(*over_time, *nomogram_picture(cox, study.horizons, study.when))
     for remark in cox.remarks_:
         section.note(remark)
     section.convention(
@@ -51,6 +54,25 @@ def hazard_ratios(study: Study) -> Section | None:
         "proportional_hazards": records(tests.reset_index()),
     }
     return section
+
+
+def nomogram_picture(cox: CoxPH, horizons: Sequence[float], when: Callable[[float], str]) -> list[Picture]:
+    """Return the nomogram of a Cox model, if it can be drawn: it needs horizons, and features as they were passed."""
+    if not horizons or cox.population_ is None or len(cox.summary_) > MOST_ROWS:
+        return []
+    try:
+        sheet = nomogram(cox, list(horizons))
+    except ValueError:
+        return []
+    return [
+        Picture(
+            "nomogram",
+            sheet.plot(),
+            f"Nomogram: points of every feature, and the risk by {', '.join(when(t) for t in horizons)} for their sum.",
+            "Nomogram of the Cox model before any recalibration: read the points of each feature on the first line, "
+            "add them up, and read the risk below the sum. Lines span the middle of the training patients.",
+        )
+    ]
 
 
 def _tabulate(section: Section, summary: pd.DataFrame, tests: pd.DataFrame) -> None:

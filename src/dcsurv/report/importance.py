@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
+from dcsurv.explanation import Importance, explain, permutation_importance
 from dcsurv.figures import evaluation as draw
-from dcsurv.metrics import brier_score, cumulative_dynamic_auc
 from dcsurv.report.blocks import Picture, Section, number, records, with_interval
 from dcsurv.report.study import Study
-from dcsurv.target import FloatArray, IntArray, Outcome
 
 FEATURES_SHOWN = 12
-# Rows that may be predicted in all; more features get fewer repeats, then fewer patients.
-_BUDGET, _REPEATS, _LEAST_PATIENTS, _MOST_PATIENTS = 40_000, 5, 100, 1000
-_ROWS_PER_CALL = 20_000
+_REPEATS = 5
+# Made-up patients of the figure, those that they are compared with, and sampled orders of the features of each.
+_MADE_UP, _COMPARED, _ORDERS = 60, 30, 16
 
 
 def importance(study: Study) -> tuple[Section, list[str]]:
@@ -26,7 +23,7 @@ def importance(study: Study) -> tuple[Section, list[str]]:
     section.say(
         "Each feature in turn is shuffled among the patients, so that it tells nothing any more, and the model "
         "predicts again. The more the ranking suffers, the more the model relied on that feature. This says what the "
-        "model uses, not what causes the event, and features that say the same share their importance."
+        "model uses, not what would change the outcome. Features that say nearly the same are shuffled together."
     )
     if not study.horizons:
         section.warn("Importance needs a horizon with events before and patients after it, and there is none.")
@@ -58,7 +55,7 @@ def importance(study: Study) -> tuple[Section, list[str]]:
                 + ", ".join(f"{r['feature']} {r['value']:.3f}" for r in records(leaders))
                 + ".",
                 f"{title} when the feature is shuffled"
-                + ("; lines: range over the repeats." if used["repeats"] > 1 else "."),
+                + ("; lines: range over the repeats." if used.repeats > 1 else "."),
             )
         )
     section.show(*pictures)
@@ -69,62 +66,55 @@ def importance(study: Study) -> tuple[Section, list[str]]:
             ["", *(f"drop of AUC by {study.when(t)}" for t in study.horizons)],
             [[name, *(_cell(table, name, t) for t in study.horizons)] for name in top],
         )
-    orders = (
-        f"Mean (lowest to highest) over {used['repeats']} random orders" if used["repeats"] > 1 else "One random order"
-    )
+    orders = f"Mean (lowest to highest) over {used.repeats} random orders" if used.repeats > 1 else "One random order"
     section.convention(
-        f"{orders} of {used['patients']:,} patients; AUC and Brier score with the "
+        f"{orders} of {used.patients:,} patients; AUC and Brier score with the "
         "conventions of the sections above. Negative values are chance."
     )
     section.numbers["importance"] = records(table)
-    section.numbers["patients"] = used["patients"]
-    return section, order
+    section.numbers["patients"] = used.patients
+    _beeswarm(section, study)
+    return section, [feature for name in order for feature in used.groups[name]]
 
 
-def _permuted(study: Study) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Predict all features' shuffled tables in few calls, and score each."""
-    n, p = study.X.shape
-    rng = np.random.default_rng(study.random_state)
-    size = min(n, _MOST_PATIENTS, max(_LEAST_PATIENTS, _BUDGET // p))
-    repeats = int(np.clip(_BUDGET // (p * size), 1, _REPEATS))
-    rows = np.arange(n) if size == n else np.sort(rng.choice(n, size, replace=False))
-    X, y = study.X.iloc[rows].reset_index(drop=True), study.y[rows]
-    orders = [rng.permutation(size) for _ in range(repeats)]
-    weighting = study.weighting(rows)
-    auc, brier = _scores(study, y, study.predict(X, study.horizons).values, weighting)
-    out: list[dict[str, object]] = []
-    per_call = max(1, _ROWS_PER_CALL // (size * repeats))
-    for start in range(0, p, per_call):
-        some = X.columns[start : start + per_call]
-        tables: list[pd.DataFrame] = [_shuffled(X, name, order) for name in some for order in orders]
-        shuffled = pd.concat(tables, ignore_index=True)
-        predicted = study.predict(shuffled, study.horizons).values.reshape(len(some), repeats, size, -1)
-        for name, versions in zip(some, predicted, strict=True):
-            scores = np.array([_scores(study, y, version, weighting) for version in versions])  # (repeats, 2, horizons)
-            changes = {"auc_drop": auc - scores[:, 0], "brier_rise": scores[:, 1] - brier}
-            for k, t in enumerate(study.horizons):
-                row: dict[str, object] = {"feature": str(name), "horizon": t}
-                for key, change in changes.items():
-                    at = change[:, k]
-                    row |= {key: at.mean(), f"{key}_low": at.min(), f"{key}_high": at.max()}
-                out.append(row)
-    return pd.DataFrame(out), {"repeats": repeats, "patients": size}
+def _permuted(study: Study) -> tuple[pd.DataFrame, Importance]:
+    """Return what shuffling costs, a row per feature and horizon."""
+    found = permutation_importance(
+        study.model, study.features(study.X), study.y, horizons=study.horizons, metrics=("AUC", "Brier"),
+        n_repeats=_REPEATS, n_bootstrap=0, censoring=study.follow_up, random_state=study.random_state,
+    )  # fmt: skip
+    table = found.table[["feature", "horizon"]].drop_duplicates().reset_index(drop=True)
+    for metric, name in (("AUC", "auc_drop"), ("Brier", "brier_rise")):
+        own = found.table[found.table["metric"] == metric].reset_index(drop=True)
+        table = table.assign(**{name: own["value"], f"{name}_low": own["lower"], f"{name}_high": own["upper"]})
+    return table, found
 
 
-def _shuffled(X: pd.DataFrame, name: Any, order: IntArray) -> pd.DataFrame:
-    out = X.copy()
-    out[name] = X[name].array[order]
-    return out
-
-
-def _scores(study: Study, y: Outcome, survival: FloatArray, weighting: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Return AUC and Brier score at every horizon; NaN where one is undefined for these patients."""
-    curves = (survival, study.horizons)
-    auc = cumulative_dynamic_auc(y, curves, times=study.horizons, **weighting)
-    times, brier = brier_score(y, curves, study.horizons, **weighting)
-    found = (dict(zip(auc.times, auc.auc, strict=True)), dict(zip(times, brier, strict=True)))
-    of_auc, of_brier = (np.array([part.get(t, np.nan) for t in study.horizons]) for part in found)
-    return of_auc, of_brier
+def _beeswarm(section: Section, study: Study) -> None:
+    """Show what the features make of the risk of made-up patients."""
+    at = study.middle_horizon
+    if at is None or study.model.population_ is None:
+        return
+    with section.trying("What the features make of the risk"):
+        table = study.model.population_.draw(_MADE_UP, study.random_state + 1)
+        found = explain(
+            study.model, study.features(table), times=[at], n_background=_COMPARED, n_pairs=_ORDERS,
+            random_state=study.random_state,
+        )  # fmt: skip
+        change = np.abs(found.at(at).values).mean(axis=0)
+        order = np.argsort(-change, kind="stable")
+        words = ", ".join(f"{found.features[k]} {100 * change[k]:.1f}" for k in order[:3])
+        section.show(
+            Picture(
+                "beeswarm",
+                found.plot("beeswarm", time=at),
+                f"What each feature makes of the risk by {study.when(at)} of made-up patients; largest mean change in "
+                f"percentage points: {words}.",
+                f"What each feature makes of the predicted risk by {study.when(at)}: a dot is one of {_MADE_UP} "
+                "made-up patients, and its place how far the feature moves the risk from the average (Shapley value).",
+            )
+        )
+        section.numbers["mean_risk_change"] = {found.features[k]: float(change[k]) for k in order}
 
 
 def _cell(table: pd.DataFrame, name: str, t: float) -> str:

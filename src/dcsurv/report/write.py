@@ -31,14 +31,14 @@ from dcsurv.report import (
     subgroups,
 )
 from dcsurv.report.blocks import Section
-from dcsurv.report.study import make_study
+from dcsurv.report.study import Study, make_study
 from dcsurv.report.summary import summary
 from dcsurv.report.svg import inline_svg
 from dcsurv.report.tripod import checklists
 
 _OF_A_REPORT = re.compile(
     r"(follow-up|missing|hazard-ratios(-over-time)?|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|"
-    r"importance-(auc|brier)|"
+    r"importance-(auc|brier)|beeswarm|nomogram|(why|bands|what-if)-\d+|"
     r"(calibration|decision)-\d+)\.(svg|png)"
 )
 
@@ -206,12 +206,23 @@ def write_report(
         warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
         sections = _sections(study, tell)
         tell("Figures")
-        drawn, files = _draw(sections, Path(place))
-        page = _render(title=heading, sections=sections, drawn=drawn, study=study, folder=folder.name)
+        drawn, files = draw_pictures(sections, Path(place))
+        page = render_page(
+            title=heading, under=_under(study), sections=sections, drawn=drawn, folder=folder.name,
+            holds="This page holds no rows of patients"
+            + (" except the curves that were asked for" if study.patients else ""),
+        )  # fmt: skip
         write_atomically(target, page.encode())
-        figures = _move(files, folder)
+        figures = move_figures(files, folder)
     numbers = {section.key: plain(section.numbers, finite=True) for section in sections}
     return Report(target, figures, numbers)
+
+
+def _under(study: Study) -> str:
+    """Say below the title what the page is about."""
+    parts = [study.full_name, *([study.data_name] if study.data_name else [])]
+    parts.append(f"{len(study.y):,} {study.kind} patients, {study.n_events:,} events")
+    return " · ".join([*parts, *([f"times in {study.unit}"] if study.unit else [])])
 
 
 def _named(patients: Sequence[int] | Mapping[str, int] | None) -> list[tuple[str, int]] | None:
@@ -223,7 +234,7 @@ def _named(patients: Sequence[int] | Mapping[str, int] | None) -> list[tuple[str
     return [(f"patient in row {row}", int(row)) for row in patients]
 
 
-def _draw(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Path]]:
+def draw_pictures(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Path]]:
     """Return the figures as parts of the page, by name, and their files."""
     drawn: dict[str, str] = {}
     files: list[Path] = []
@@ -236,7 +247,7 @@ def _draw(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Pa
     return drawn, files
 
 
-def _move(files: list[Path], folder: Path) -> list[Path]:
+def move_figures(files: list[Path], folder: Path) -> list[Path]:
     """Move the figures to their folder, in which those of an earlier report give way."""
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
@@ -245,7 +256,7 @@ def _move(files: list[Path], folder: Path) -> list[Path]:
     return [file.replace(folder / file.name) for file in files]
 
 
-def _sections(study: Any, tell: Progress) -> list[Section]:
+def _sections(study: Study, tell: Progress) -> list[Section]:
     """Compute the sections in an order in which each has what it needs, and return them in that of the page."""
     out: dict[str, Section] = {}
     steps: list[tuple[str, Callable[[Any], Section | None]]] = [
@@ -276,7 +287,8 @@ def _sections(study: Any, tell: Progress) -> list[Section]:
     return [summary(study, out), *(out[key] for key in _ORDER if key in out), *checklists(titles)]
 
 
-def _render(**page: Any) -> str:
+def render_page(**page: Any) -> str:
+    """Return a page with its title, what stands below it, sections, figures and what is said about its contents."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -1,0 +1,94 @@
+"""``dcsurv explain``: why a model predicts what it predicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from dcsurv.cli import options as o
+from dcsurv.cli.app import command
+from dcsurv.cli.data import horizons_for
+from dcsurv.cli.groups import described
+from dcsurv.cli.shell import Shell, note
+from dcsurv.cohort import CohortError, ModelCard, apply_columns, read_table
+from dcsurv.cohort.card import levels_of
+from dcsurv.cohort.features import require_columns
+from dcsurv.messages import plural
+from dcsurv.persistence import write_atomically
+
+_EXPLANATION = "Explanation"
+
+
+@command
+def explain(
+    model: o.ModelFile,
+    data: o.DataFile,
+    *,
+    row: Annotated[
+        list[int] | None,
+        described(
+            metavar="N",
+            help="Explain the patient in this row, counted from 1, on a part of the page of its own. May be repeated. "
+            "Default: all patients together.",
+            min=1,
+            panel=_EXPLANATION,
+        ),
+    ] = None,
+    horizons: Annotated[str | None, o.horizons_like_model(_EXPLANATION)] = None,
+    seed: Annotated[
+        int,
+        described(
+            metavar="N",
+            help="Seed of the patients to compare with and of sampling.",
+            min=0,
+            show_default=True,
+            panel=_EXPLANATION,
+        ),
+    ] = 0,
+    reading: o.ReadingOptions,
+    output: Annotated[
+        Path, o.written_to("Page to write (.html, with figures and a .csv beside it), or the numbers alone (.csv).")
+    ],
+    shell: Shell,
+) -> None:
+    """Say what each feature makes of the predictions: Shapley values of the risk at the horizons and over time.
+
+    Patients are compared with made-up ones like those that the model was trained on. Columns of the CSV: patient,
+    horizon, feature, feature_value, risk_change (0.1 is ten percentage points), standard_error if sampled,
+    average_risk and risk. This describes the model; it does not say what an intervention would change.
+    """  # fmt: skip
+    from dcsurv.explanation import explain as values_of
+    from dcsurv.persistence import load
+    from dcsurv.report.explained import risk_table, write_explanation
+
+    o.check_output(output, data, model, suffixes=(".html", ".csv"))
+    fitted = load(model)
+    card = ModelCard.of(fitted)
+    last = float(fitted.nodes[-1])
+    times = [horizon.time for horizon in horizons_for(card, horizons) if horizon.time <= last]
+    if not times:
+        raise CohortError("all horizons lie beyond the follow-up of the model. Ask for earlier ones with --horizons.")
+    frame = read_table(data, **reading.as_parameters()).frame
+    require_columns(card.columns, list(frame.columns))
+    features, odd = apply_columns(frame, card.columns, levels_of(fitted))
+    for one in odd:
+        note(one.describe())
+    rows = sorted(set(row or range(1, len(features) + 1)))
+    if rows[-1] > len(features):
+        raise CohortError(f"--row names row {rows[-1]}, which is not there; there are 1 to {len(features)}.")
+    chosen = features.iloc[[one - 1 for one in rows]]
+    labels = [f"patient in row {one}" for one in rows]
+    with shell.steps() as step:
+        step(f"explaining {plural(len(chosen), 'patient')}")
+        if output.suffix.lower() == ".csv":
+            found = values_of(fitted, chosen, times=times, random_state=seed)
+            write_atomically(output, risk_table(found, times, labels).to_csv(index=False).encode())
+            written = [output]
+        else:
+            made = write_explanation(
+                output, fitted, chosen, horizons=times, labels=labels, data_name=data.name, unit=card.unit,
+                random_state=seed,
+            )  # fmt: skip
+            written = [output, output.with_suffix(".csv"), *made.figures]
+    shell.say(f"{output}: what the features make of the predictions for {plural(len(chosen), 'patient')}.")
+    shell.result({"output": str(output), "rows": rows, "horizons": times, "files": [str(path) for path in written]})

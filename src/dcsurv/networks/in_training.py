@@ -208,7 +208,7 @@ class NetworksInTraining:
         Parameters
         ----------
         weights : Tensor
-            A row of :attr:`weights`, now or at some time before.
+            A row of ``weights``, now or at some time before.
         network : EncoderDecoder
             One of those that the stack was made of.
         """

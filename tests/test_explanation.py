@@ -410,3 +410,23 @@ def test_the_command_writes_a_page_and_its_numbers(cox, metabric, tmp_path):
     done = CliRunner().invoke(app, [*words, "--row", "13", "-o", str(tmp_path / "none.html")])
     assert done.exit_code == 2
     assert "there are 1 to 12" in done.output
+
+
+def test_the_command_neither_overwrites_its_patients_nor_explains_nobody(cox, metabric, tmp_path):
+    from typer.testing import CliRunner
+
+    from dcsurv.cli import app
+
+    cox.save(tmp_path / "cox.safetensors")
+    patients = tmp_path / "patients.csv"
+    metabric[0][COLUMNS].iloc[600:602].to_csv(patients, index=False)
+    before = patients.read_bytes()
+    words = ["explain", str(tmp_path / "cox.safetensors"), str(patients), "--horizons", "5y"]
+    done = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "patients.html")])
+    assert done.exit_code == 2
+    assert "which is read here" in done.output
+    assert patients.read_bytes() == before
+    metabric[0][COLUMNS].head(0).to_csv(patients, index=False)
+    done = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "nobody.csv")])
+    assert done.exit_code == 2
+    assert "has column names but no rows" in " ".join(done.output.split())

@@ -62,6 +62,9 @@ def explain(
     from dcsurv.report.explained import risk_table, write_explanation
 
     o.check_output(output, data, model, suffixes=(".html", ".csv"))
+    numbers = output.with_suffix(".csv")
+    if numbers != output and numbers.exists() and numbers.samefile(data):
+        raise CohortError(f"the numbers of the page would go to {numbers}, which is read here. Give -o another name.")
     fitted = load(model)
     card = ModelCard.of(fitted)
     last = float(fitted.nodes[-1])
@@ -70,6 +73,8 @@ def explain(
         raise CohortError("all horizons lie beyond the follow-up of the model. Ask for earlier ones with --horizons.")
     frame = read_table(data, **reading.as_parameters()).frame
     require_columns(card.columns, list(frame.columns))
+    if frame.empty:
+        raise CohortError(f"{data.name} has column names but no rows.", remedy="Name a file with patients to explain.")
     features, odd = apply_columns(frame, card.columns, levels_of(fitted))
     for one in odd:
         note(one.describe())
@@ -89,6 +94,6 @@ def explain(
                 output, fitted, chosen, horizons=times, labels=labels, data_name=data.name, unit=card.unit,
                 random_state=seed,
             )  # fmt: skip
-            written = [output, output.with_suffix(".csv"), *made.figures]
+            written = [output, numbers, *made.figures]
     shell.say(f"{output}: what the features make of the predictions for {plural(len(chosen), 'patient')}.")
     shell.result({"output": str(output), "rows": rows, "horizons": times, "files": [str(path) for path in written]})

@@ -249,8 +249,8 @@ import sys, time
 from pathlib import Path
 import dcsurv.cohort.parts as parts
 original = parts.write_predictions
-def slow(predictor, form, path):
-    for rows in original(predictor, form, path):
+def slow(predictor, form, path, **options):
+    for rows in original(predictor, form, path, **options):
         if path.name == "b.parquet":
             Path({str(held)!r}).touch()
             time.sleep(600)
@@ -283,6 +283,20 @@ main()
     assert found["row"].tolist() == [*range(1, 51)] * 3
     with pytest.raises(dcsurv.cohort.CohortError, match="another model"):
         next(predict_folder(predictor, parts, output, "another"))
+
+
+def test_a_part_without_rows_has_no_predictions_and_a_wrong_one_is_named(
+    model: Any, patients: pd.DataFrame, folder: Path, tmp_path: Path
+) -> None:
+    card, output = ModelCard.of(model), tmp_path / "out"
+    predictor = Predictor(model, card, card.horizons)
+    patients[:0].to_parquet(folder / "b.parquet")
+    *_, counts = predict_folder(predictor, find_parts(folder, output), output, "")
+    assert counts.rows == 100
+    assert list(pd.read_parquet(output / "b.parquet").columns) == predictor.names()
+    patients[:5].drop(columns=patients.columns[0]).to_parquet(folder / "b.parquet")
+    with pytest.raises(dcsurv.cohort.CohortError, match=r"b\.parquet: the model needs"):
+        list(predict_folder(predictor, find_parts(folder, output), output, ""))
 
 
 def test_folders_that_cannot_be(tmp_path: Path, model: Any) -> None:

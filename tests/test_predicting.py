@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from dcsurv.calibration.map_base import MappedCurves
 from dcsurv.cohort import ModelCard, Predictor, inspect_table, write_predictions
 from dcsurv.cohort.cells import to_numbers
 from dcsurv.cohort.parts import Counts, find_parts, predict_folder
+from dcsurv.cohort.predictions import in_order
 from dcsurv.curves import SurvivalCurves
 from dcsurv.datasets import simulate
 from dcsurv.models.bands import student_reach
@@ -225,6 +227,22 @@ def test_numbers_and_text_are_read_to_the_same_bits(tmp_path: Path) -> None:
         assert mixed["y"].iloc[350] == odd
         pd.testing.assert_series_equal(to_numbers(mixed["x"]), to_numbers(plain["x"]), check_exact=True)
         assert len(mixed) == 400
+
+
+def test_an_interruption_does_not_wait_for_the_rows_that_are_being_predicted() -> None:
+    go_on, done = threading.Event(), threading.Event()
+
+    def predict(item: int) -> int:
+        if item:
+            go_on.wait(60)  # only ends what hangs
+            done.set()
+        return item
+
+    found = in_order(predict, range(3), 2)
+    assert next(found) == 0
+    found.close()
+    assert not done.is_set()
+    go_on.set()
 
 
 # --- folders ---------------------------------------------------------------------------------------------------

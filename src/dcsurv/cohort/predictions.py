@@ -208,7 +208,7 @@ def in_order(function: Callable[[_Item], _Found], items: Iterable[_Item], n_thre
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not wait for what nobody will read
 
 
 def _cores() -> int:

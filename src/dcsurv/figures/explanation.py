@@ -276,7 +276,7 @@ def what_if_curves(
     handles = [mark("this patient" if one else "single patients", linestyle="-", color=PALETTE[0] if one else GREY)]
     if own is not None:
         ax.plot(own[0], 100 * own[1], marker="D", color=PALETTE[1], markersize=6, linestyle="", zorder=3)
-        handles.append(mark("as it is", marker="D", linestyle="", color=PALETTE[1]))
+        handles.append(mark("own value", marker="D", linestyle="", color=PALETTE[1]))
     if not one:
         ax.plot(at, 100 * mean, color=PALETTE[0], linewidth=1.8, marker="" if numbers else "o", markersize=4)
         handles.append(mark("their mean", linestyle="-", color=PALETTE[0]))

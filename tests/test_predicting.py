@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from dcsurv.calibration.map_base import MappedCurves
 from dcsurv.cohort import ModelCard, Predictor, inspect_table, write_predictions
 from dcsurv.cohort.cells import to_numbers
 from dcsurv.cohort.parts import Counts, find_parts, predict_folder
+from dcsurv.cohort.predictions import in_order
 from dcsurv.curves import SurvivalCurves
 from dcsurv.datasets import simulate
 from dcsurv.models.bands import student_reach
@@ -227,6 +229,22 @@ def test_numbers_and_text_are_read_to_the_same_bits(tmp_path: Path) -> None:
         assert len(mixed) == 400
 
 
+def test_an_interruption_does_not_wait_for_the_rows_that_are_being_predicted() -> None:
+    go_on, done = threading.Event(), threading.Event()
+
+    def predict(item: int) -> int:
+        if item:
+            go_on.wait(60)  # only ends what hangs
+            done.set()
+        return item
+
+    found = in_order(predict, range(3), 2)
+    assert next(found) == 0
+    found.close()
+    assert not done.is_set()
+    go_on.set()
+
+
 # --- folders ---------------------------------------------------------------------------------------------------
 
 
@@ -249,8 +267,8 @@ import sys, time
 from pathlib import Path
 import dcsurv.cohort.parts as parts
 original = parts.write_predictions
-def slow(predictor, form, path):
-    for rows in original(predictor, form, path):
+def slow(predictor, form, path, **options):
+    for rows in original(predictor, form, path, **options):
         if path.name == "b.parquet":
             Path({str(held)!r}).touch()
             time.sleep(600)
@@ -283,6 +301,20 @@ main()
     assert found["row"].tolist() == [*range(1, 51)] * 3
     with pytest.raises(dcsurv.cohort.CohortError, match="another model"):
         next(predict_folder(predictor, parts, output, "another"))
+
+
+def test_a_part_without_rows_has_no_predictions_and_a_wrong_one_is_named(
+    model: Any, patients: pd.DataFrame, folder: Path, tmp_path: Path
+) -> None:
+    card, output = ModelCard.of(model), tmp_path / "out"
+    predictor = Predictor(model, card, card.horizons)
+    patients[:0].to_parquet(folder / "b.parquet")
+    *_, counts = predict_folder(predictor, find_parts(folder, output), output, "")
+    assert counts.rows == 100
+    assert list(pd.read_parquet(output / "b.parquet").columns) == predictor.names()
+    patients[:5].drop(columns=patients.columns[0]).to_parquet(folder / "b.parquet")
+    with pytest.raises(dcsurv.cohort.CohortError, match=r"b\.parquet: the model needs"):
+        list(predict_folder(predictor, find_parts(folder, output), output, ""))
 
 
 def test_folders_that_cannot_be(tmp_path: Path, model: Any) -> None:

@@ -205,6 +205,16 @@ def test_a_loss_that_is_no_number_is_said() -> None:
         fit_together(_members([1], learning_rate=1e30), _X, _COHORT.y, None, [np.arange(200)])
 
 
+def test_features_that_processes_share_are_trained_on_without_a_warning() -> None:
+    shared = _X.copy()
+    shared.setflags(write=False)
+    torch.set_warn_always(True)
+    try:
+        fit_together(_members([1], max_epochs=1), shared, _COHORT.y, None, [np.arange(200)])
+    finally:
+        torch.set_warn_always(False)
+
+
 def test_clipping_bounds_the_gradient_of_each_network() -> None:
     free, clipped = (_members([1, 2], clip_norm=norm, max_epochs=4) for norm in (None, 1e-12))
     for members in (free, clipped):

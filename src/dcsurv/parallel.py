@@ -118,7 +118,10 @@ def connected(cluster: str, refusal: type[ValueError]) -> Iterator[Any]:
     try:
         client = Client(cluster, timeout=_ANSWER_WITHIN)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:
-        raise refusal(f"no Dask scheduler answers at {cluster}: {error}.") from error
+        why = str(error).rstrip(".")
+        raise refusal(
+            f"no Dask scheduler answers at {cluster}: {why}. Correct the address, or start one: dask scheduler"
+        ) from error
     with client:
         if not client.scheduler_info()["workers"]:
             raise refusal(f"the Dask scheduler at {cluster} has no workers. Start some: dask worker {cluster}")

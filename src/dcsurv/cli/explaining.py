@@ -10,7 +10,7 @@ from dcsurv.cli.app import command
 from dcsurv.cli.data import horizons_for
 from dcsurv.cli.groups import described
 from dcsurv.cli.shell import Shell, note
-from dcsurv.cohort import CohortError, ModelCard, apply_columns, read_table
+from dcsurv.cohort import CohortError, ModelCard, apply_columns, describe_time, read_table
 from dcsurv.cohort.card import levels_of
 from dcsurv.cohort.features import require_columns
 from dcsurv.messages import plural
@@ -62,12 +62,23 @@ def explain(
     from dcsurv.report.explained import risk_table, write_explanation
 
     o.check_output(output, data, model, suffixes=(".html", ".csv"))
+    numbers = output.with_suffix(".csv")
+    if numbers != output and numbers.exists() and numbers.samefile(data):
+        raise CohortError(f"the numbers of the page would go to {numbers}, which is read here. Give -o another name.")
     fitted = load(model)
     card = ModelCard.of(fitted)
     last = float(fitted.nodes[-1])
-    times = [horizon.time for horizon in horizons_for(card, horizons) if horizon.time <= last]
+    asked = horizons_for(card, horizons)
+    times = [horizon.time for horizon in asked if horizon.time <= last]
+    end = describe_time(last, card.unit)
     if not times:
-        raise CohortError("all horizons lie beyond the follow-up of the model. Ask for earlier ones with --horizons.")
+        raise CohortError(
+            f"all horizons lie beyond the follow-up of the training patients ({end}).",
+            remedy="Ask for earlier ones with --horizons.",
+        )
+    if len(times) < len(asked):
+        late = ", ".join(horizon.label for horizon in asked[len(times) :])
+        note(f"Beyond the follow-up of the training patients ({end}), and left out: {late}.")
     frame = read_table(data, **reading.as_parameters()).frame
     require_columns(card.columns, list(frame.columns))
     features, odd = apply_columns(frame, card.columns, levels_of(fitted))
@@ -89,6 +100,6 @@ def explain(
                 output, fitted, chosen, horizons=times, labels=labels, data_name=data.name, unit=card.unit,
                 random_state=seed,
             )  # fmt: skip
-            written = [output, output.with_suffix(".csv"), *made.figures]
+            written = [output, numbers, *made.figures]
     shell.say(f"{output}: what the features make of the predictions for {plural(len(chosen), 'patient')}.")
     shell.result({"output": str(output), "rows": rows, "horizons": times, "files": [str(path) for path in written]})

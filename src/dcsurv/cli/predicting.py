@@ -146,10 +146,11 @@ def predict(
                 count(found.rows)
     _note_what_was_odd(found, form)
     times = ", ".join(horizon.label for horizon in chosen)
-    shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")
+    if parts is None or kept_parts < len(parts):
+        shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")
     if parts is not None and kept_parts:
         were = "was" if kept_parts == 1 else "were"
-        shell.say(f"{plural(kept_parts, 'file')} of {len(parts)} had been predicted before and {were} kept.")
+        shell.say(f"{output}: {plural(kept_parts, 'file')} of {len(parts)} had been predicted before and {were} kept.")
     if predictor.bands is not None:
         share = f"{100 * predictor.bands:g}"
         shell.say(f"Columns _lower{share} and _upper{share}: {share} % confidence band of the survival probability.")

@@ -88,6 +88,8 @@ class Counts:
 def predict_part(predictor: Predictor, part: TablePart) -> Counts:
     """Predict one part, all of it or nothing; the predictor itself counts nothing.
 
+    A part without rows, as programs that divide a table leave some, becomes one without predictions.
+
     Parameters
     ----------
     predictor : Predictor
@@ -102,8 +104,13 @@ def predict_part(predictor: Predictor, part: TablePart) -> Counts:
     """
     own = replace(predictor)
     part.target.parent.mkdir(parents=True, exist_ok=True)
-    for _ in write_predictions(own, inspect_table(part.source), part.target):
-        pass
+    try:
+        for _ in write_predictions(own, inspect_table(part.source), part.target, may_be_empty=True):
+            pass
+    except CohortError as error:
+        if part.source.name in str(error):
+            raise
+        raise CohortError(f"{part.source}: {error}") from error
     return Counts(own.rows, own.odd, own.beyond)
 
 

@@ -131,10 +131,6 @@ class Predictor:
         read = read_chunks(form, columns=[*needed, *self.keep], rows=_CHUNK, numbers=numbers)
         for frame, predicted in in_order(lambda chunk: (chunk, self._predicted(chunk)), read, _cores()):
             yield self._table(frame, *predicted)
-        if self.rows == 0:
-            raise CohortError(
-                f"{form.path.name} has column names but no rows.", remedy="Name a file with patients to predict."
-            )
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predict the patients of a table.
@@ -212,7 +208,7 @@ def in_order(function: Callable[[_Item], _Found], items: Iterable[_Item], n_thre
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not wait for what nobody will read
 
 
 def _cores() -> int:
@@ -236,7 +232,9 @@ def _restricted_mean(curves: SurvivalCurves, end: float) -> FloatArray:
     return (total - (rows[0] + rows[-1]) / 2) * (end / _INTERVALS)
 
 
-def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> Iterator[int]:
+def write_predictions(
+    predictor: Predictor, form: TableFormat, path: Path, *, may_be_empty: bool = False
+) -> Iterator[int]:
     """Write the predictions of a file to CSV or Parquet, all or nothing.
 
     Parameters
@@ -247,6 +245,8 @@ def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> It
         How the file with the patients is read, from :func:`inspect_table`.
     path : Path
         The file to write, ``.csv`` or ``.parquet``.
+    may_be_empty : bool, default False
+        Whether a file without patients becomes one without predictions; otherwise it is refused.
 
     Yields
     ------
@@ -261,6 +261,10 @@ def write_predictions(predictor: Predictor, form: TableFormat, path: Path) -> It
         for predicted in predictor.chunks(form):
             write(predicted)
             yield predictor.rows
+        if predictor.rows == 0 and not may_be_empty:
+            raise CohortError(
+                f"{form.path.name} has column names but no rows.", remedy="Name a file with patients to predict."
+            )
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def read_table(path: str | Path, **options: Any) -> Table:
     else:
         frame = _joined(read_chunks(form))
     if not len(frame):
-        raise CohortError(f"{form.path.name} has column names but no rows.", remedy="At least two patients are needed.")
+        raise CohortError(f"{form.path.name} has column names but no rows.", remedy="Export it again, with patients.")
     form = replace(form, file=TableFile(file.path))  # without the bytes, which nobody needs any more
     return Table(frame, form, file.digest, list(form.notes))
 

@@ -57,7 +57,7 @@ def without_luck(
         inside = (design - centre[:, None]).reshape(n * n_pairs, -1)
         gram = inside.T @ inside
         gram[np.diag_indices_from(gram)] *= 1 + _RIDGE
-        gram[np.diag_indices_from(gram)] += np.finfo(np.float64).tiny  # a trait that nobody of the background has
+        gram[np.diag_indices_from(gram)] += np.finfo(np.float64).tiny  # a trait in which nobody there differs
         coefficient = np.linalg.solve(gram, inside.T @ within.reshape(n * n_pairs, -1))
         within = within - (inside @ coefficient).reshape(within.shape)
         mean = mean - centre @ coefficient
@@ -79,7 +79,9 @@ def _design(partners: IntArray, traits: FloatArray, background_traits: FloatArra
     scale[scale == 0] = 1
     own, theirs = (np.clip((one - both.mean(axis=0)) / scale, -3, 3) for one in (traits, background_traits))
     width = min(own.shape[1], int(np.sqrt(most - n_background)))
-    own, theirs = own[:, :width], theirs[:, :width] - theirs[:, :width].mean(axis=0)
+    own, theirs = own[:, :width], theirs[:, :width]
+    # What nobody of the background differs in is 0, not the rounding error of its mean.
+    theirs = np.where(np.ptp(theirs, axis=0) > 0, theirs - theirs.mean(axis=0), 0)
     products = own[:, None, :, None] * theirs[partners][:, :, None, :]
     out: FloatArray = np.concatenate([who[partners], products.reshape(*partners.shape, -1)], axis=2)
     return out

@@ -164,8 +164,19 @@ class WhatIf:
             return draw.what_if_map(self.grid, self.mean[:, at].reshape(sizes), self.density, self.features, when=when)
         local = None if self.local is None else self.local[:, at]
         return draw.what_if_curves(
-            self.grid[0], self.curves[:, :, at], self.mean[:, at], local, self.density[0], self.features[0], when=when
-        )
+            self.grid[0], self.curves[:, :, at], self.mean[:, at], local, self.density[0], self.features[0],
+            own=self._own(at), when=when,
+        )  # fmt: skip
+
+    def _own(self, at: int) -> tuple[float, float] | None:
+        """Return where a single patient is in the figure; None if outside of what was tried."""
+        value, grid = self.values[self.features[0]].iloc[0], self.grid[0]
+        if len(self.curves) > 1 or pd.isna(value):
+            return None
+        if grid.dtype.kind == "f":
+            return (float(value), float(self.own[0, at])) if grid[0] <= float(value) <= grid[-1] else None
+        place = np.flatnonzero(grid == level_text(value))
+        return (float(place[0]), float(self.own[0, at])) if len(place) else None
 
 
 def what_if(
@@ -234,7 +245,7 @@ def what_if(
         return said(model.prepare(frame.to_numpy() if as_array else frame))
 
     size = _GRID if len(names) == 1 else _GRID_OF_TWO
-    grid = [_grid(compared[name], size) for name in names] if values is None else [np.asarray(values)]
+    grid = [_grid(compared[name], size) for name in names] if values is None else [_given(values, compared[names[0]])]
     pairs = list(pd.MultiIndex.from_product(grid))
     curves = np.stack([survival(_with(table, dict(zip(names, pair, strict=True)))) for pair in pairs], axis=1)
     own = survival(table)
@@ -266,6 +277,11 @@ def _grid(column: pd.Series, size: int) -> npt.NDArray[Any]:
         return distinct
     low, high = np.quantile(known, _RANGE)
     return np.linspace(low, high, size)
+
+
+def _given(values: Any, column: pd.Series) -> npt.NDArray[Any]:
+    """Return the values that were asked for; those of a number as numbers, also if all of them are whole."""
+    return np.asarray(values, dtype=np.float64 if is_number(column.infer_objects()) else object)
 
 
 def _with(table: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:

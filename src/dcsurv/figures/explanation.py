@@ -235,6 +235,7 @@ def what_if_curves(
     density: FloatArray,
     feature: str,
     *,
+    own: tuple[float, float] | None = None,
     when: str,
 ) -> Figure:
     """Draw predicted survival at one time against the value of a feature, with the data's density beneath.
@@ -253,6 +254,8 @@ def what_if_curves(
         Share of patients near each value.
     feature : str
         Its name.
+    own : tuple of float or None, default None
+        Where one patient is: the value of the feature (of a category, the place of its level), and survival with it.
     when : str
         At what time, in words.
 
@@ -271,6 +274,9 @@ def what_if_curves(
         look = {"color": PALETTE[0], "linewidth": 1.6} if one else {"color": GREY, "linewidth": 0.5, "alpha": 0.5}
         ax.plot(at, 100 * curves[row], marker="" if numbers else "o", markersize=3, **look)
     handles = [mark("this patient" if one else "single patients", linestyle="-", color=PALETTE[0] if one else GREY)]
+    if own is not None:
+        ax.plot(own[0], 100 * own[1], marker="D", color=PALETTE[1], markersize=6, linestyle="", zorder=3)
+        handles.append(mark("own value", marker="D", linestyle="", color=PALETTE[1]))
     if not one:
         ax.plot(at, 100 * mean, color=PALETTE[0], linewidth=1.8, marker="" if numbers else "o", markersize=4)
         handles.append(mark("their mean", linestyle="-", color=PALETTE[0]))

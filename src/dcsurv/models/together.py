@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeGuard
@@ -74,7 +75,7 @@ def fit_together(
     trainees = [_trainee(*each, X, y, weight) for each in zip(members, rows, strict=True)]
     histories = train_together(
         trainees,
-        torch.from_numpy(np.ascontiguousarray(X)),
+        _tensor(X),
         partial(
             stacked_likelihood_ranking,
             lam=model.lam,
@@ -93,6 +94,13 @@ def fit_together(
         member.history_ = history
         summary = {"validation_patients": len(trainee.validation), "seed": trainee.seed, **history.summary()}
         member.end_training(y[own], summary, weighted=weight is not None)
+
+
+def _tensor(X: Features) -> torch.Tensor:
+    """Return the features without a copy; processes share them, read-only, which is all that training needs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(np.ascontiguousarray(X))
 
 
 def _some(rows: IntArray, random_state: Any) -> IntArray:

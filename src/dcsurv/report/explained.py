@@ -249,7 +249,7 @@ def _nearest_words(asked: _Asked, one: WhatIf) -> str:
     name, now = one.features[0], float(one.own[0, 0])
     wanted = 1 - _SHARE_OF_RISK * (1 - now)
     change = one.nearest(asked.middle, wanted)
-    goal = f"a risk by {asked.when(asked.middle)} of {percent(1 - wanted)} or less, a fifth below"
+    goal = f"a risk by {asked.when(asked.middle)} of {percent(1 - wanted)} or less, a fifth below the predicted one"
     if not change:
         return f"No usual value of {name} alone, the rest being the same, would have given {goal}."
     value = change[name]
@@ -272,7 +272,8 @@ def _cohort(asked: _Asked) -> Section:
             "beeswarm",
             found.plot("beeswarm", time=asked.middle),
             f"What each feature makes of the risk by {asked.when(asked.middle)}; largest mean change: {words}.",
-            f"A dot is a patient; its place, how much the feature moves the risk by {asked.when(asked.middle)}.",
+            f"A dot is a patient; its place, how much the feature moves the risk by {asked.when(asked.middle)}. "
+            "Categories are coloured in the order of their names.",
         )
     )
     section.table(
@@ -302,4 +303,5 @@ def _how(asked: _Asked) -> Section:
 
 
 def _points(change: float) -> str:
-    return f"{100 * change:+.1f}".replace("-", "−")
+    text = f"{100 * change:+.1f}".replace("-", "−")
+    return "0.0" if text in ("+0.0", "−0.0") else text

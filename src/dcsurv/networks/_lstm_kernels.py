@@ -49,6 +49,7 @@ elif _features.get("avx"):
     _LANES, TILE = 8, 3  # 16 registers
 else:
     _LANES, TILE = 4, (3 if _IS_X86 else 5)
+OUTER_TILE = min(TILE, 4)  # where the rows are units: a tile of 5 would leave much of its last one empty
 
 # tanh(x) = x P(x^2) / Q(x^2) for |x| <= _TANH_BOUND, fitted to equal relative error (6e-9 before rounding to float32,
 # which leaves 4e-7); beyond the bound tanh differs from +-1 by less than 3e-7.
@@ -114,12 +115,13 @@ def _store(builder: Any, vector: _Vector, base: Any, offset: Any, more: int = 0)
     builder.store(vector.value, _address(builder, base, offset, more, _VECTOR), align=4)
 
 
-def _prefetch(builder: Any, base: Any, offset: Any, more: int) -> None:
-    """Ask for a cache line to be fetched. An address outside the array does no harm."""
+def _prefetch(builder: Any, base: Any, offset: Any, more: int, to_write: bool = False) -> None:
+    """Ask for a cache line to be fetched, to read or to write. An address outside the array does no harm."""
     line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch", [line], signature)
-    builder.call(prefetch, [_address(builder, base, offset, more, ir.IntType(8)), flag(0), flag(2), flag(1)])
+    address = _address(builder, base, offset, more, ir.IntType(8))
+    builder.call(prefetch, [address, flag(int(to_write)), flag(2), flag(1)])
 
 
 def _broadcast(builder: Any, number: Any) -> _Vector:
@@ -171,8 +173,8 @@ def _intrinsic(emit: Callable[..., None]) -> Any:
     return intrinsic(typed)
 
 
-def _make_multiply(n_blocks: int) -> Any:
-    """Product of a tile: out = start + a @ b, TILE rows by n_blocks of columns, in registers over the whole depth."""
+def _make_multiply(tile_rows: int, n_blocks: int) -> Any:
+    """Product of a tile: out = start + a @ b, some rows by n_blocks of columns, in registers over the whole depth."""
 
     def emit(
         builder: Any, start: Any, start_at: Any, start_row: Any, out: Any, out_at: Any, out_row: Any, n_rows: Any,
@@ -183,7 +185,7 @@ def _make_multiply(n_blocks: int) -> Any:
 
         # Rows beyond the last repeat the last one: they compute and store the same numbers once more.
         last = builder.sub(n_rows, _INT(1))
-        rows = [builder.select(builder.icmp_signed("<", _INT(r), last), _INT(r), last) for r in range(TILE)]
+        rows = [builder.select(builder.icmp_signed("<", _INT(r), last), _INT(r), last) for r in range(tile_rows)]
         a_rows = [builder.gep(a, [at(a_at, row, a_row)]) for row in rows]
         for piece in range(0, BLOCK, _LANES):
             columns = [block * BLOCK + piece for block in range(n_blocks)]
@@ -194,7 +196,7 @@ def _make_multiply(n_blocks: int) -> Any:
             with cgutils.for_range(builder, depth) as loop:
                 a_offset = builder.mul(loop.index, a_step)
                 a_values = [_broadcast(builder, builder.load(builder.gep(row, [a_offset]))) for row in a_rows]
-                # One register for b, TILE for a: with the sums these just fit in the 16 registers of older CPUs.
+                # One register for b, one a row for a: with the sums these just fit in the 16 registers of older CPUs.
                 for index, column in enumerate(columns):
                     b_value = _load(builder, b, at(b_at, loop.index, b_step), column)
                     for a_value, total in zip(a_values, [sums[index] for sums in tile], strict=True):
@@ -244,9 +246,10 @@ def _type_restore(typing_context: Any, setting: Any) -> Any:
 _flush_denormals: Any = intrinsic(_type_flush)
 _restore_denormals: Any = intrinsic(_type_restore)
 
-_multiply_4 = _make_multiply(4)
-_multiply_2 = _make_multiply(2)
-_multiply_1 = _make_multiply(1)
+_multiply_4 = _make_multiply(TILE, 4)
+_multiply_2 = _make_multiply(TILE, 2)
+_multiply_1 = _make_multiply(TILE, 1)
+_multiply_outer = _make_multiply(OUTER_TILE, 4)
 
 
 @_intrinsic
@@ -261,7 +264,9 @@ def _copy(builder: Any, target: Any, target_at: Any, source: Any, source_at: Any
 
 
 @_intrinsic
-def _gates_forward(builder: Any, gates: Any, gates_at: Any, cell: Any, old_at: Any, new_at: Any) -> None:
+def _gates_forward(
+    builder: Any, gates: Any, gates_at: Any, cell: Any, old_at: Any, new_at: Any, gates_step: Any, cell_step: Any
+) -> None:
     """Activate the gates of one block of one row in place, and compute its new cell state."""
     for piece in range(0, BLOCK, _LANES):
         i, f, g, o = (_load(builder, gates, gates_at, block * BLOCK + piece) for block in range(4))
@@ -278,12 +283,16 @@ def _gates_forward(builder: Any, gates: Any, gates_at: Any, cell: Any, old_at: A
         for block, gate in enumerate((i, f, g, o)):
             _store(builder, gate, gates, gates_at, block * BLOCK + piece)
         _store(builder, f.times_plus(_load(builder, cell, old_at, piece), i * g), cell, new_at, piece)
+        # Fetch what the next step will write: a store has to wait for its line, and the lines of a history are far.
+        for block in range(4):
+            _prefetch(builder, gates, builder.add(gates_at, gates_step), block * BLOCK + piece, to_write=True)
+        _prefetch(builder, cell, builder.add(new_at, cell_step), piece, to_write=True)
 
 
 @_intrinsic
 def _hidden_forward(
     builder: Any, gates: Any, gates_at: Any, cell: Any, cell_at: Any,
-    keep: Any, hidden: Any, state_at: Any, kept: Any, kept_at: Any,
+    keep: Any, keep_at: Any, hidden: Any, hidden_at: Any, hidden_step: Any, kept: Any, kept_at: Any,
 ) -> None:  # fmt: skip
     """Compute h and keep * h of one block of one row.
 
@@ -292,26 +301,28 @@ def _hidden_forward(
     """
     for piece in range(0, BLOCK, _LANES):
         h = _load(builder, gates, gates_at, 3 * BLOCK + piece) * _tanh(_load(builder, cell, cell_at, piece))
-        _store(builder, h, hidden, state_at, piece)
-        _store(builder, h * _load(builder, keep, state_at, piece), kept, kept_at, piece)
+        _store(builder, h, hidden, hidden_at, piece)
+        _store(builder, h * _load(builder, keep, keep_at, piece), kept, kept_at, piece)
+        _prefetch(builder, hidden, builder.add(hidden_at, hidden_step), piece, to_write=True)
 
 
 @_intrinsic
 def _cell_backward(
     builder: Any, gates: Any, gates_at: Any, cell: Any, old_at: Any, new_at: Any,
-    keep: Any, hidden: Any, d_out: Any, d_hidden: Any, d_cell: Any, state_at: Any,
+    hidden: Any, hidden_at: Any, d_out: Any, d_out_at: Any, read_step: Any,
+    keep: Any, kept: Any, d_hidden: Any, d_cell: Any, state_at: Any,
     d_gates: Any, d_sum: Any, d_gates_at: Any, gates_step: Any, cell_step: Any,
 ) -> None:  # fmt: skip
     """Gradient of one block of one row with respect to its pre-activations; d_sum adds these up over the steps.
 
-    Also turns h_{t-1} into what the recurrent kernel multiplied, keep * h_{t-1}, in place.
+    Also turns h_{t-1} into what the recurrent kernel multiplied, keep * h_{t-1}.
     """
     for piece in range(0, BLOCK, _LANES):
         i, f, g, o = (_load(builder, gates, gates_at, block * BLOCK + piece) for block in range(4))
         factor = _load(builder, keep, state_at, piece)
-        _store(builder, factor * _load(builder, hidden, state_at, piece), hidden, state_at, piece)
+        _store(builder, factor * _load(builder, hidden, hidden_at, piece), kept, state_at, piece)
         tanh_c = _tanh(_load(builder, cell, new_at, piece))
-        d_h = _load(builder, d_hidden, state_at, piece).times_plus(factor, _load(builder, d_out, state_at, piece))
+        d_h = _load(builder, d_hidden, state_at, piece).times_plus(factor, _load(builder, d_out, d_out_at, piece))
         d_c = (d_h * o).times_plus(1.0 - tanh_c * tanh_c, _load(builder, d_cell, state_at, piece))
         gradients = (
             d_c * g * (i * (1.0 - i)),
@@ -328,6 +339,8 @@ def _cell_backward(
         for block in range(4):
             _prefetch(builder, gates, builder.sub(gates_at, gates_step), block * BLOCK + piece)
         _prefetch(builder, cell, builder.sub(old_at, cell_step), piece)
+        _prefetch(builder, hidden, builder.sub(hidden_at, read_step), piece)
+        _prefetch(builder, d_out, builder.sub(d_out_at, read_step), piece)
 
 
 @compiled()
@@ -413,7 +426,9 @@ def _forward(
     panels, input_panels = _blocked(recurrent_kernel, units, True), _blocked(input_kernel, units, True)
     bias_row = _blocked(bias.reshape((1, -1)), units, False)
     inputs_flat, out_flat = inputs.ravel(), out.ravel()
-    hidden, factors = _zeros(ROWS * padded), _zeros(ROWS * padded)
+    whole = units == padded  # then h goes straight to out, otherwise over rows that are padded
+    hidden, hidden_width = (out_flat, out_width) if whole else (_zeros(ROWS * padded), padded)
+    factors = _zeros(ROWS * padded)
     kept = _zeros(2 * ROWS * padded)  # keep * h of the previous and the present step, in turns
     projected = _zeros(ROWS * width)
     if gates_history.size > 0:
@@ -434,6 +449,8 @@ def _forward(
             old, new = (step % 2) * ROWS * padded, ((step + 1) % 2) * ROWS * padded
             gates_at, cell_at = step * gates_step + offset * width, step * cell_step + offset * padded
             x_at = ((0 if constant else time) * batch + first) * n_inputs
+            out_at = (time * batch + first) * out_width + direction * units
+            hidden_at, hidden_step = (out_at, (1 - 2 * direction) * batch * out_width) if whole else (0, 0)
             depth = units if step > 0 else 0  # h_0 = 0
             for block in range(n_blocks):
                 for row in range(0, n_rows, TILE):
@@ -451,16 +468,17 @@ def _forward(
                     )  # fmt: skip
                     for r in range(rows):
                         state = cell_at + (row + r) * padded + block * BLOCK
-                        _gates_forward(gates, tile + r * width, cell, state, state + cell_step)
+                        _gates_forward(gates, tile + r * width, cell, state, state + cell_step, gates_step, cell_step)
                     for r in range(rows):
                         state = (row + r) * padded + block * BLOCK
                         _hidden_forward(
-                            gates, tile + r * width, cell, cell_at + cell_step + state,
-                            factors, hidden, state, kept, new + state,
+                            gates, tile + r * width, cell, cell_at + cell_step + state, factors, state,
+                            hidden, hidden_at + (row + r) * hidden_width + block * BLOCK, hidden_step,
+                            kept, new + state,
                         )  # fmt: skip
-            for row in range(n_rows):
-                out_at = (time * batch + first + row) * out_width + direction * units
-                _copy(out_flat, out_at, hidden, row * padded, units)
+            if not whole:
+                for row in range(n_rows):
+                    _copy(out_flat, out_at + row * out_width, hidden, row * padded, units)
 
 
 @compiled()
@@ -520,10 +538,10 @@ def _add_outer(
 ) -> None:
     """Total (n_columns, width) += a' b; the n_rows rows of a and b are a_width and b_width apart."""
     for column in range(0, width, QUAD):
-        for row in range(0, n_columns, TILE):
+        for row in range(0, n_columns, OUTER_TILE):
             at = row * width + column
-            _multiply_4(
-                total, at, width, total, at, width, min(TILE, n_columns - row),
+            _multiply_outer(
+                total, at, width, total, at, width, min(OUTER_TILE, n_columns - row),
                 a, a_at + row, 1, a_width, b, column, b_width, n_rows,
             )  # fmt: skip
 
@@ -548,8 +566,11 @@ def _backward(
     d_gates, d_sum = _zeros(ROWS * d_width), _zeros(ROWS * d_width)
     d_x, d_bias_row = _zeros(ROWS * padded_inputs), _zeros(width)
     d_hidden, d_cell = _zeros(ROWS * padded), _zeros(ROWS * padded)
-    d_above, kept = _zeros(ROWS * padded), _zeros(ROWS * padded)
-    factors = _zeros(ROWS * padded)
+    kept, factors = _zeros(ROWS * padded), _zeros(ROWS * padded)
+    # Of whole blocks, h and its gradient are read in place, otherwise from rows that are padded.
+    whole = units == padded
+    hidden, d_above = (out_flat, d_out_flat) if whole else (_zeros(ROWS * padded), _zeros(ROWS * padded))
+    read_width, read_step = (out_width, (1 - 2 * direction) * batch * out_width) if whole else (padded, 0)
 
     chunk = _chunk(0, batch)
     for first in range(0, batch, chunk):
@@ -560,16 +581,20 @@ def _backward(
         d_sum[:] = 0.0
         for step in range(n_steps - 1, -1, -1):
             time, before = (step, step - 1) if direction == 0 else (n_steps - 1 - step, n_steps - step)
+            out_at = (time * batch + first) * out_width + direction * units
+            before_at = (before * batch + first) * out_width + direction * units if step > 0 else out_at
+            d_above_at, hidden_at = (out_at, before_at) if whole else (0, 0)
             for row in range(n_rows):
-                column = direction * units
-                _copy(d_above, row * padded, d_out_flat, (time * batch + first + row) * out_width + column, units)
-                if step > 0:
-                    _copy(kept, row * padded, out_flat, (before * batch + first + row) * out_width + column, units)
+                if not whole:
+                    _copy(d_above, row * padded, d_out_flat, out_at + row * out_width, units)
+                    _copy(hidden, row * padded, out_flat, before_at + row * out_width, units)
                 at = (step * batch + first + row) * n_blocks
                 for block in range(n_blocks):
                     _cell_backward(
                         gates, (at + block) * QUAD, cell, (at + block) * BLOCK, (at + block) * BLOCK + batch * padded,
-                        factors, kept, d_above, d_hidden, d_cell, row * padded + block * BLOCK,
+                        hidden, hidden_at + row * read_width + block * BLOCK,
+                        d_above, d_above_at + row * read_width + block * BLOCK, read_step,
+                        factors, kept, d_hidden, d_cell, row * padded + block * BLOCK,
                         d_gates, d_sum, row * d_width + block * QUAD, batch * width, batch * padded,
                     )  # fmt: skip
             if step > 0:

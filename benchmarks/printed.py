@@ -155,6 +155,9 @@ WITHOUT = {
     "figure: importance-auc": "range over the random orders, and said so",
     "figure: importance-brier": "range over the random orders, and said so",
     "figure: d-calibration": "no interval",
+    "figure: beeswarm": "no interval",
+    "figure: why": "no interval",
+    "figure: nomogram": "no interval",
 }
 
 _LEAF = re.compile(r"(.*_)?(p|p_value|p_corrected|lower|low|interval|band)$")  # upper limits stand beside lower ones

@@ -30,7 +30,8 @@ import development
 import truth
 from dcsurv import metrics
 from dcsurv.calibration import COMPANIONS, HorizonMap, MapSequence, RankPreservingMap, default_member
-from dcsurv.calibration.families import common_nodes, folds_for, mapped, names_of, seeded, templates_for, train_member
+from dcsurv.calibration.cross_fitting import train_members
+from dcsurv.calibration.families import common_nodes, folds_for, mapped, names_of, seeded, templates_for
 from dcsurv.calibration.horizon_fit import known_weights
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.neutral import SCORES, NeutralFolder, field_of, harrell, isbs, predicted_risk
@@ -221,7 +222,8 @@ def train(template: Any, F: Any, y: Any, T: Any, nodes: Any, folds: Any, seeds: 
     out = [Curves(np.zeros((len(y), len(nodes))), np.zeros((len(T), len(nodes)))) for _ in range(n)]
     for k, (rows, left_out) in enumerate(folds):
         for j in range(n):
-            member, curves = train_member(seeded(template, seeds[k * n + j]), F, y, None, rows, left_out)
+            one = [seeded(template, seeds[k * n + j])]
+            [(member, curves)] = train_members(one, [(rows, left_out)], F, y, None, nodes)
             out[j].out_of_fold[left_out] = curves.evaluate(nodes)
             out[j].test[:] += member.survival_at(T, nodes) / len(folds)
     return out

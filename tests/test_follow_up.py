@@ -393,9 +393,9 @@ def test_a_fitted_model_keeps_nothing_per_patient() -> None:
 
 
 def test_the_paper_keeps_its_score_and_old_files_say_which_they_had() -> None:
-    assert dcsurv.DCS()._criterion() == "likelihood"
-    assert dcsurv.DCS(convention="paper")._criterion() == "ranked"
-    assert dcsurv.paper_settings("DCS-quant", "metabric")._criterion() == "ranked"
+    assert dcsurv.DCS().training_criterion == "likelihood"
+    assert dcsurv.DCS(convention="paper").training_criterion == "ranked"
+    assert dcsurv.paper_settings("DCS-quant", "metabric").training_criterion == "ranked"
     fixtures = Path(__file__).parent / "fixtures" / "format1"
     model, ensemble = (dcsurv.load(fixtures / f"{name}.safetensors") for name in ("DCS", "CalibratedEnsemble"))
     assert model.criterion in ("ranked", "weighted")

@@ -51,6 +51,8 @@ def bench() -> str:
 def fit_speed() -> str:
     """Return what a fit of the default model costs beside others, as `make bench` wrote it."""
     results = _benchmarks()
+    if not {"fit_vs_before", "fit_vs_peers"} <= set(results):
+        return _NOT_RUN
     sizes = {"metabric": "METABRIC, 1,523 rows", "support": "SUPPORT, 7,098 rows"}
     rows = [
         (f"fit, {sizes.get(name, '100,000 simulated rows')}", "the version before", one["times_less_cpu"])
@@ -66,6 +68,8 @@ def fit_speed() -> str:
 def fit_size() -> str:
     """Return how a fit grows with the table."""
     results = _benchmarks()
+    if not {"fit_of_a_million", "fit_growth"} <= set(results):
+        return _NOT_RUN
     million, growth = results["fit_of_a_million"], results["fit_growth"]
     rows = [
         (
@@ -81,7 +85,9 @@ def fit_size() -> str:
 
 def fit_profile() -> str:
     """Return where the time of a fit goes."""
-    profile = _benchmarks()["fit_profile"]
+    profile = _benchmarks().get("fit_profile")
+    if profile is None:
+        return _NOT_RUN
     first = next(iter(profile.values()))
     rows = [
         (part, *(f"{100 * one[part] / one['all']:.0f} %" for one in profile.values()))
@@ -93,7 +99,9 @@ def fit_profile() -> str:
 
 def step_profile() -> str:
     """Return where the time of a step of five networks goes, as multiples of its matrix products."""
-    parts = _benchmarks()["step_profile"]
+    parts = _benchmarks().get("step_profile")
+    if parts is None:
+        return _NOT_RUN
     products = parts["matrix products alone"]
     return _table(
         ["part of a step", "times its matrix products"], [(k, f"{v / products:.2f}") for k, v in parts.items()]
@@ -102,7 +110,8 @@ def step_profile() -> str:
 
 def fit_quality() -> str:
     """Return the paired differences to the version before, as `benchmarks/fit_quality.py` wrote them."""
-    return _table_of(RESULTS / "speed" / "README.md")
+    page = RESULTS / "speed" / "README.md"
+    return _table_of(page) if page.exists() else _NOT_RUN
 
 
 def large() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -25,6 +26,8 @@ _EPOCH_ROWS = 8192
 _ENOUGH_TO_STOP = 4096
 # No network needs more rows: it stops after some thirty epochs.
 _MOST_ROWS = 200_000
+# Where rows are many, a batch may be larger: the root of how many epochs they make, up to this.
+_LARGEST_BATCH = 4
 
 
 def can_be_trained_together(model: SurvivalEstimator) -> TypeGuard[DCS]:
@@ -83,7 +86,7 @@ def fit_together(
             event_censored_pairs=model.event_censored_pairs,
         ),
         epoch_rows=_EPOCH_ROWS,
-        batch_size=model.batch_size,
+        batch_size=model.batch_size * _larger(max(map(len, rows))),
         max_epochs=model.max_epochs,
         patience=model.patience,
         learning_rate=model.learning_rate,
@@ -101,6 +104,11 @@ def _tensor(X: Features) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(np.ascontiguousarray(X))
+
+
+def _larger(n: int) -> int:
+    """Return how many times larger a batch is where there are n rows to train on; fewer, larger steps cost less."""
+    return min(max(math.isqrt(n // _EPOCH_ROWS), 1), _LARGEST_BATCH)
 
 
 def _some(rows: IntArray, random_state: Any) -> IntArray:

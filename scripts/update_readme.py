@@ -83,6 +83,29 @@ def fit_size() -> str:
     return _table(["what", "measured"], rows)
 
 
+def predict_speed() -> str:
+    """Return what predicting costs, as `make bench` wrote it."""
+    results = _benchmarks()
+    if "predict_vs_before" not in results:
+        return _NOT_RUN
+    table = f"a table of {results['predict_rows']:,} rows x 20 features, from CSV to CSV, with bands"
+    rows = [
+        (f"{table}: times less CPU than the version before", f"{results['predict_vs_before']:.1f}"),
+        ("its most memory (GB)", f"{results['predict_memory_gb']:.2f}"),
+        (
+            "`dcsurv predict` of ten rows, as a multiple of the CPU of `import torch, pandas`",
+            f"{results['predict_ten_vs_torch_and_pandas']:.2f}",
+        ),
+    ]
+    return _table(["what", "measured"], rows)
+
+
+def decoder() -> str:
+    """Return what a training step of the decoder costs beside its matrix products."""
+    shapes = _benchmarks()["decoder_vs_matmul"].items()
+    return _table(["decoder", "times its matrix products"], [(shape, f"{ratio:.2f}") for shape, ratio in shapes])
+
+
 def fit_profile() -> str:
     """Return where the time of a fit goes."""
     profile = _benchmarks().get("fit_profile")
@@ -518,6 +541,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "large": large,
     "fit-speed": fit_speed,
     "fit-size": fit_size,
+    "predict-speed": predict_speed,
+    "decoder": decoder,
     "fit-profile": fit_profile,
     "step-profile": step_profile,
     "fit-quality": fit_quality,

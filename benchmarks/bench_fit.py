@@ -61,7 +61,8 @@ _PEERS = (
     _DATA
     + """
 from sksurv.ensemble import GradientBoostingSurvivalAnalysis, RandomSurvivalForest
-prepared = dcsurv.preprocessing.Preprocessor().fit(X).transform(X)
+from dcsurv.preprocessing import Preprocessor
+prepared = Preprocessor().fit(X).transform(X)
 models = {
     "forest": RandomSurvivalForest(n_estimators=100, min_samples_leaf=15, n_jobs=1, random_state=0),
     "boosting": GradientBoostingSurvivalAnalysis(n_estimators=100, random_state=0),

@@ -37,7 +37,7 @@ _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
 _EVENTS_TO_BEND, _EVENTS_TO_BEND_FREELY = 300.0, 150.0
 
 # A few hundred coefficients are as sure with the events among so many patients as anybody will ask for.
-_MOST_PATIENTS = 50_000
+_MOST_PATIENTS = 30_000
 # With more than twice as many patients, coefficients and penalties are first found with every so manieth.
 _FIRST_PATIENTS = 10_000
 

@@ -31,7 +31,7 @@ class SplineCox(AdditiveEstimator):
 
     With few events this is a ridge regression; with many, and effects that are not straight, an additive model. Tables
     with more than 150 columns, or more columns than half of the patients, have straight effects only, and with more
-    than 1,000 columns and patients those along the 1,000 longest principal axes. Of more than 50,000 patients that many
+    than 1,000 columns and patients those along the 1,000 longest principal axes. Of more than 30,000 patients that many
     stand for all: half of them with an event or more, evenly chosen along their times, and weighted;
     ``training_summary_["fitted_to"]`` has the number. The method ``partial_effects(X)`` returns the effect of each
     column, bend and all.

@@ -177,7 +177,8 @@ def explain() -> str:
     if found is None:
         return _NOT_RUN
     size = f"{found['patients']:,} patients, {found['features']} features, {found['times']} times"
-    growth = ", ".join(f"{seconds:.0f} ({int(n):,})" for n, seconds in found["cpu_seconds_by_patients"].items())
+    by_patients = sorted(found["cpu_seconds_by_patients"].items(), key=lambda one: int(one[0]))
+    growth = ", ".join(f"{seconds:.0f} ({int(n):,})" for n, seconds in by_patients)
     relative = f"{found['error']:.5f} of values of {found['mean_size']:.3f}"
     rows = [
         (f"CPU seconds, {size}", f"{found['cpu_seconds']:.0f}"),
@@ -185,7 +186,7 @@ def explain() -> str:
         ("CPU seconds by number of patients", growth),
         ("error against all coalitions, root mean square", relative),
         ("standard error as stated, root mean square", f"{found['stated_error']:.5f}"),
-        ("times faster than shap at equal error", f"{found['vs_shap']:.0f}"),
+        ("times faster than shap at equal error", f"{found['vs_shap']:.1f}"),
     ]
     return _table(["what", "measured"], rows)
 

@@ -69,6 +69,7 @@ html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "navigation_depth": 2,
+    "collapse_navigation": True,
     "show_toc_level": 2,
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],

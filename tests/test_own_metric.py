@@ -79,7 +79,7 @@ model.save("cox.safetensors")
 table = dcsurv.metrics.evaluate(y[100:], model.predict_survival_function(X[100:]), n_bootstrap=20)
 outcome = ["--time", "days", "--event", "died", "--bootstrap", "5"]
 shown = CliRunner().invoke(app, ["evaluate", "cox.safetensors", "patients.csv", *outcome])
-found = tune(dcsurv.CoxPH(), X, y, n_trials=3, folds=2, workers=2, space={"penalizer": Float(1e-3, 1.0)},
+found = tune(dcsurv.CoxPH(), X, y, n_trials=3, folds=2, workers=1, space={"penalizer": Float(1e-3, 1.0)},
              criterion="mean-miss")
 refused = None
 try:

@@ -143,8 +143,9 @@ def test_a_damaged_wrapper_is_refused(cox: dcsurv.CoxPH, metabric: Any, tmp_path
             dcsurv.load(tmp_path / "bad")
 
 
-def test_the_report_speaks_of_this_recalibration(cox: dcsurv.CoxPH, metabric: Any, tmp_path: Path) -> None:
-    X, y = metabric
+def test_the_report_speaks_of_this_recalibration(metabric: Any, tmp_path: Path) -> None:
+    X, y = metabric[0][["age", "er_positive"]], metabric[1]
+    cox = dcsurv.CoxPH(time_unit="days").fit(X[:600], y[:600])
     local = {"X_local": X[600:900], "y_local": y[600:900]}
     model = recalibrate(cox, **local, name="hospital B").model
     options: dict[str, Any] = {"n_bootstrap": 0, "X_train": X[:600], "y_train": y[:600]}

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast
 
 import pandas as pd
 
@@ -32,6 +32,7 @@ PANEL_WIDTH, PANEL_HEIGHT = 4.4, 3.1
 # Paul Tol's vibrant colours, made to stay distinct in colour blindness, and black; red is kept for the odd one out.
 PALETTE = ("#0077BB", "#EE7733", "#009988", "#EE3377", "#33BBEE", "#000000")
 RED, DARK, GREY, PALE = "#CC3311", "#333333", "#888888", "#DDDDDD"
+_PNG_DPI = 200
 STYLE = {
     **dict.fromkeys(("font.size", "figure.labelsize", "axes.titlesize"), 9),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
@@ -41,7 +42,7 @@ STYLE = {
     "axes.edgecolor": DARK,
     "axes.linewidth": 0.7,
     "lines.linewidth": 1.2,
-    "savefig.dpi": 200,
+    "savefig.dpi": _PNG_DPI,
     "svg.hashsalt": "dcsurv",  # without one, identifiers inside an SVG are random
 }
 DASHED = (0, (4, 3))
@@ -89,15 +90,37 @@ def save(figure: Figure, path_without_suffix: str | os.PathLike[str]) -> list[Pa
     """
     target = Path(path_without_suffix)
     out = []
-    # A date or a version would change the bytes of an unchanged figure.
-    for suffix, metadata in ((".svg", {"Date": None, "Creator": None}), (".png", {"Software": None})):
-        buffer = io.BytesIO()
-        with style_context():
-            figure.savefig(buffer, format=suffix[1:], metadata=metadata)
+    for suffix, drawn in ((".svg", as_svg(figure)), (".png", _as_png(figure))):
         whole = target.with_name(target.name + suffix)
-        write_atomically(whole, buffer.getvalue())
+        write_atomically(whole, drawn)
         out.append(whole)
     return out
+
+
+# A date or a version would change the bytes of an unchanged figure. ``Figure.savefig`` gives the same bytes, but draws
+# everything twice for them.
+def as_svg(figure: Figure, *, letters: Literal["path", "none"] = "path") -> bytes:
+    """Return a figure as SVG, its letters as paths or, with "none", as text in the reader's fonts."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer, canvas = io.BytesIO(), cast("Any", FigureCanvasSVG(figure))
+    with style_context(), rc_context({"svg.fonttype": letters}):
+        canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def _as_png(figure: Figure) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer, canvas, dpi = io.BytesIO(), cast("Any", FigureCanvasAgg(figure)), figure.dpi
+    try:
+        figure.dpi = _PNG_DPI
+        with style_context():
+            canvas.print_png(buffer, metadata={"Software": None})
+    finally:
+        figure.dpi = dpi
+    return buffer.getvalue()
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 from html import escape
 from typing import TYPE_CHECKING
 
-from dcsurv.figures.style import DARK, GREY, PALE, PALETTE, RED, style_context
+from dcsurv.figures.style import DARK, GREY, PALE, PALETTE, RED, as_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,12 +34,7 @@ def inline_svg(figure: Figure, name: str, alt: str) -> str:
     alt
         What the figure shows, in words.
     """
-    from matplotlib import rc_context
-
-    buffer = io.StringIO()
-    with style_context(), rc_context({"svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+    text = as_svg(figure, letters="none").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     head, _, body = text.partition(">")

@@ -190,7 +190,9 @@ def test_metrics_of_the_true_model_meet_their_population_values(design: Design) 
 def test_one_curve_of_censoring_for_all_is_wrong_there() -> None:
     cohort = simulate("drift", 10_000, random_state=20)
     by, one = (
-        metrics.evaluate(cohort.y, cohort.truth, X=cohort.X, censoring=c, horizons=[6.0]).set_index("metric")["value"]
+        metrics.evaluate(cohort.y, cohort.truth, X=cohort.X, censoring=c, horizons=[6.0], n_null=0).set_index("metric")[
+            "value"
+        ]
         for c in ("auto", "marginal")
     )
     assert abs(by["O/E"] - 1) < 0.03
@@ -258,7 +260,7 @@ def test_groups_alike_give_what_one_curve_gives() -> None:
 def test_resampling_estimates_every_group_anew() -> None:
     cohort = simulate("staggered", 500, random_state=2)
     found = study_follow_up(cohort.X, cohort.y)
-    table = metrics.evaluate(cohort.y, cohort.truth, n_bootstrap=40, censoring=found, horizons=[3.0])
+    table = metrics.evaluate(cohort.y, cohort.truth, n_bootstrap=40, n_null=0, censoring=found, horizons=[3.0])
     inside = table.dropna(subset="lower").query("metric != 'DDC' and metric != 'ICI'")
     assert ((inside["lower"] <= inside["value"]) & (inside["value"] <= inside["upper"])).all()
     counts = np.random.default_rng(0).multinomial(500, np.full(500, 1 / 500)).astype(float)

@@ -180,6 +180,11 @@ class Cohort:
     def events(self) -> int:
         return int(self.event.sum())
 
+    @property
+    def together(self) -> dict[str, npt.NDArray[np.int64]]:
+        """What ``fit`` has to know of rows of one patient: its ``groups``, if there are any."""
+        return {} if self.groups is None else {"groups": self.groups}
+
     def take(self, rows: npt.NDArray[np.int64]) -> Cohort:
         """Return some of the patients.
 

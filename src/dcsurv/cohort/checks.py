@@ -87,8 +87,8 @@ def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Findi
     If it was not known at time 0 (a date of death, a follow-up, another form of the outcome), use drop=['weeks'].
     """
     checks: tuple[Callable[[Cohort], Iterator[Finding]], ...] = (
-        _times, _events, _intervals, repeated_patients, _rows, odd_numbers, half_read, _missing, _columns, copies,
-        spelled_differently, leaks, one_sided,
+        _times, _events, _features, _intervals, repeated_patients, _rows, odd_numbers, half_read, _missing, _columns,
+        copies, spelled_differently, leaks, one_sided,
     )  # fmt: skip
     found = [finding for check in checks for finding in check(cohort)]
     found += _follow_up(cohort, horizons)
@@ -110,10 +110,16 @@ def require_features(cohort: Cohort) -> None:
     CohortError
         If there are no features.
     """
+    for finding in _features(cohort):
+        raise CohortError(finding.message)
+
+
+def _features(cohort: Cohort) -> Iterator[Finding]:
     if cohort.features.shape[1] == 0:
         left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
         reason = f" All were left out: {listed(left_out)}." if left_out else ""
-        raise CohortError(f"besides the outcome, {cohort.name} has no column to predict from.{reason}")
+        message = f"besides the outcome, {cohort.name} has no column to predict from.{reason}"
+        yield Finding("error", "no-features", message)
 
 
 def _times(cohort: Cohort) -> Iterator[Finding]:

@@ -9,11 +9,13 @@ import numpy as np
 from dcsurv.target import BoolArray, FloatArray
 
 # Numbers that people write where there is none: nines, eights or sevens, or something negative.
-_CODE = re.compile(r"-?(9+|8+|7+)(\.(9+|8+|7+))?|-[1-9]")
+_CODE = re.compile(r"-?(9+|8+|7+|9+[78])(\.(9+|8+|7+))?|-1")
 # How often a code occurs at least: where it lies beyond all other values by more than they span, or by a part of that.
 _LEAST, _OFTEN, _OFTEN_SHARE, _PART = 2, 5, 0.01, 0.25
 # A digit is a code among few whole numbers only; so many codes stand together at most.
 _FEW, _TOGETHER = 10, 3
+# Where -1 is next to them: so many different counts, and no more of its kind.
+_COUNTS, _SELDOM = 5, 0.2
 # A value so many times as far from the median as nearly all others is a slip; at most so many of them.
 _FAR, _SLIPS = 1000.0, 0.01
 
@@ -50,9 +52,9 @@ def _stand_apart(codes: FloatArray, rest: FloatArray, count: int, n: int) -> boo
     if count < _LEAST:
         return False
     if (np.abs(codes) < 10).any():
-        # A digit: the only negative one among counts or levels, or far from a few levels.
+        # A digit: the only negative one among counts, of which -1, 0 and 1 are none, or far from a few levels.
         whole = not (rest % 1).any()
-        negative = codes.max() < 0 <= low
+        negative = codes.max() < 0 <= low and (gap > 1 or (len(rest) >= _COUNTS and count < _SELDOM * n))
         return bool(whole and (negative or (gap > span and len(rest) <= _FEW)))
     return bool(gap > span or (gap > _PART * span and count >= max(_OFTEN, _OFTEN_SHARE * n)))
 

@@ -109,10 +109,9 @@ def odd_numbers(cohort: Cohort) -> Iterator[Finding]:
     """Find numbers that cannot be computed with, slips of the pen, and codes for missing values."""
     from dcsurv.preprocessing.rules import too_large  # whose room brings scikit-learn, which predicting does without
 
-    for name in cohort.features.columns:
-        if cohort.features[name].dtype != np.float64:
-            continue
-        values = cohort.features[name].to_numpy()
+    numbers = {str(name): cohort.features[name] for name in cohort.features.columns}
+    known = {name: column.to_numpy() for name, column in numbers.items() if column.dtype == np.float64}
+    for name, values in {cohort.outcome.time: cohort.time, **known}.items():
         if (bad := too_large(values)).any():
             yield Finding(
                 "error",
@@ -120,7 +119,7 @@ def odd_numbers(cohort: Cohort) -> Iterator[Finding]:
                 f"{name!r} holds {_shown(cohort, values, bad)}: too large to compute with.",
                 "Correct it, or use another unit.",
                 None,
-                (str(name),),
+                (name,),
                 {"rows": int(bad.sum())},
             )
         elif (bad := slips(values)).any():
@@ -129,11 +128,12 @@ def odd_numbers(cohort: Cohort) -> Iterator[Finding]:
                 "extreme-values",
                 f"{name!r} holds {_shown(cohort, values, bad)}, a thousand times as far from the others as these are "
                 "from each other.",
-                "Correct what was mistyped: one such value makes the column useless to most models.",
+                "Correct what was mistyped: one such value makes a column useless to most models.",
                 None,
-                (str(name),),
+                (name,),
                 {"rows": int(bad.sum())},
             )
+    for name, values in known.items():
         if codes := missing_codes(values):
             texts = [level_text(code) for code in codes]
             rows = int(np.isin(values, codes).sum())
@@ -144,10 +144,10 @@ def odd_numbers(cohort: Cohort) -> Iterator[Finding]:
                 "like a code for a missing value, but counts as a number.",
                 Message(
                     "If nothing is known there, say so with {missing_values}.",
-                    missing_values=Parameter("missing_values", {str(name): list(codes)}),
+                    missing_values=Parameter("missing_values", {name: list(codes)}),
                 ),
                 "missing_values",
-                (str(name),),
+                (name,),
                 {"rows": rows},
             )
 

@@ -363,7 +363,9 @@ def test_what_is_stored_about_columns_quotes_no_cell() -> None:
         (["Yes", "YES", "no"], "yes/no"),
         (["Y", "N", "X"], "category"),
         (["x", "n"], "category"),
-        (["yes", "y", "no"], "category"),
+        (["yes", "y", "no"], "yes/no"),
+        (["ja", "J", "N"], "yes/no"),
+        (["yes", "ja", "no"], "category"),
     ],
 )
 def test_yes_and_no_are_two_words(levels: list[str], kind: str) -> None:

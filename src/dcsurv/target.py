@@ -123,6 +123,38 @@ def check_sample_weight(sample_weight: npt.ArrayLike | None, n_rows: int) -> Flo
     return weight
 
 
+def check_groups(groups: npt.ArrayLike | None, n_rows: int) -> IntArray | None:
+    """Check which rows belong together.
+
+    Parameters
+    ----------
+    groups : array-like or None
+        A label per row that rows of one patient, or family, share. A row without a label stands alone.
+    n_rows : int
+        How many there should be.
+
+    Returns
+    -------
+    array of int or None
+        A number in the place of each label; None where no two rows belong together.
+
+    Examples
+    --------
+    >>> from dcsurv.target import check_groups
+    >>> check_groups(["Ann", "Bob", "Ann"], 3).tolist()
+    [0, 1, 0]
+    """
+    if groups is None:
+        return None
+    labels = pd.Series(np.asarray(groups), dtype=object) if np.ndim(groups) == 1 else None
+    if labels is None or len(labels) != n_rows:
+        raise ValueError(f"groups has shape {np.shape(groups)}, but one label per row, ({n_rows},), is expected.")
+    codes = pd.factorize(labels)[0].astype(np.int64)
+    alone = codes < 0
+    codes[alone] = n_rows + np.arange(alone.sum())
+    return codes if len(np.unique(codes)) < n_rows else None
+
+
 def train_test_indices(
     y: Any,
     *,

@@ -70,6 +70,7 @@ def cross_fit(
     patients: IntArray,
     nodes: FloatArray | None,
     n_jobs: int | None,
+    groups: IntArray | None = None,
 ) -> CrossFitted:
     """Train members of each family, some seeds per fold, at the same time in several processes.
 
@@ -87,6 +88,8 @@ def cross_fit(
         Those whose curves out of fold are wanted, ascending.
     nodes
         At which times; None: at the members' own.
+    groups
+        Rows that belong together.
     """
     import joblib
 
@@ -97,7 +100,7 @@ def cross_fit(
     train = joblib.delayed(train_members)
     fitted = run_tasks(
         [
-            train([part.member for part in task], [folds[part.fold] for part in task], X, y, weight, nodes)
+            train([part.member for part in task], [folds[part.fold] for part in task], X, y, weight, nodes, groups)
             for task in tasks
         ],
         n_jobs,
@@ -133,14 +136,16 @@ def train_members(
     y: Outcome,
     weight: FloatArray | None,
     nodes: FloatArray | None,
+    groups: IntArray | None = None,
 ) -> list[tuple[SurvivalEstimator, SurvivalCurves]]:
     """Fit members to all folds but one each, and predict patients of that one."""
     with one_thread():
         if can_be_trained_together(members[0]):
-            fit_together(members, X, y, weight, [train for train, _ in folds])
+            fit_together(members, X, y, weight, [train for train, _ in folds], groups)
         else:
             for member, (train, _) in zip(members, folds, strict=True):
-                member.fit_member(X[train], y[train], None if weight is None else weight[train])
+                own = None if groups is None else groups[train]
+                member.fit_member(X[train], y[train], None if weight is None else weight[train], groups=own)
                 if member.training_summary_.get("stopped_by") == "interrupt":
                     raise KeyboardInterrupt  # a member cut short must not pass for a trained one
         return [

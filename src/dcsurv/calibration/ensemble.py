@@ -197,11 +197,12 @@ class CalibratedEnsemble(SurvivalEstimator):
         n_seeds = [self.seeds_per_member if isinstance(one, NetworkEstimator) else 1 for one in templates]
         generator = as_random_state(self.random_state)
         fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + n_folds * sum(n_seeds)))
-        folds = fold_indices(y, n_folds=n_folds, random_state=fold_seed)
+        groups = self.row_groups_
+        folds = fold_indices(y, n_folds=n_folds, random_state=fold_seed, groups=groups)
         asked = looked_at(y, fold_seed)
         several = len(templates) > 1
         common = common_nodes(y) if several else None
-        trained = cross_fit(templates, n_seeds, folds, seeds, X, y, weight, asked, common, self.n_jobs)
+        trained = cross_fit(templates, n_seeds, folds, seeds, X, y, weight, asked, common, self.n_jobs, groups)
         seen_y, seen_weight = y[asked], None if weight is None else weight[asked]
         followed = None if self.follow_up_ is None else self.follow_up_.take(asked)
         # Rows of different members come on different nodes: all are read on the common ones.
@@ -212,8 +213,8 @@ class CalibratedEnsemble(SurvivalEstimator):
         if several:
             own_maps = [self._own_map(seen_y, nodes, values, seen_weight, followed) for values in out_of_fold]
             out_of_fold = [mapped(one, values, nodes) for one, values in zip(own_maps, out_of_fold, strict=True)]
-            groups = followed.groups if followed is not None and followed.depends else None
-            shares = stacking_weights(seen_y, nodes, out_of_fold, priors_of(templates), seen_weight, groups)
+            alike = followed.groups if followed is not None and followed.depends else None
+            shares = stacking_weights(seen_y, nodes, out_of_fold, priors_of(templates), seen_weight, alike)
         self._adopt(
             [
                 Family(name, own if share > 0 else [], n_folds, float(share), one)
@@ -232,7 +233,7 @@ class CalibratedEnsemble(SurvivalEstimator):
         if self.bands == "bootstrap":
             template = type(self)(**{**self.get_params(deep=False), "bands": "folds", "n_members": n_folds})
             more = [int(seed) for seed in generator.randint(2**31 - 1, size=self.n_refits)]
-            self.refits_ = refitted(template, more, X, y, weight, self.follow_up_)
+            self.refits_ = refitted(template, more, X, y, weight, self.follow_up_, groups)
         return {
             "member": ", ".join(type(one).__name__ for one in templates),
             "folds": n_folds,

@@ -11,7 +11,7 @@ from dcsurv.follow_up import FollowUp
 from dcsurv.models.base import Features
 from dcsurv.parallel import run_tasks
 from dcsurv.persistence import Arrays, Header
-from dcsurv.target import FloatArray, Outcome
+from dcsurv.target import FloatArray, IntArray, Outcome
 from dcsurv.training import one_thread
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def refitted(
     y: Outcome,
     weight: FloatArray | None,
     follow_up: FollowUp | None,
+    groups: IntArray | None = None,
 ) -> list[CalibratedEnsemble]:
     """Fit copies of an ensemble to bootstrap samples of the patients, each with a seed of its own.
 
@@ -34,11 +35,13 @@ def refitted(
         Unfitted; how many folds is settled, and so is that its bands come from the folds.
     follow_up
         How long the patients could be followed.
+    groups
+        Rows that belong together, and are drawn together.
     """
     import joblib
 
     task = joblib.delayed(_one)
-    return run_tasks([task(template, seed, X, y, weight, follow_up) for seed in seeds], template.n_jobs)
+    return run_tasks([task(template, seed, X, y, weight, follow_up, groups) for seed in seeds], template.n_jobs)
 
 
 def _one(
@@ -48,11 +51,14 @@ def _one(
     y: Outcome,
     weight: FloatArray | None,
     follow_up: FollowUp | None,
+    groups: IntArray | None,
 ) -> CalibratedEnsemble:
     """Fit to the patients that were drawn, how often as their weight, so that copies never part between folds."""
     rng = np.random.default_rng(seed)
+    place = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n = int(place.max()) + 1
     while True:
-        times = rng.multinomial(len(y), np.full(len(y), 1 / len(y)))
+        times = rng.multinomial(n, np.full(n, 1 / n))[place]
         rows = np.flatnonzero(times)
         if y["event"][rows].sum() >= template.n_members:  # every fold needs an event
             break
@@ -60,7 +66,8 @@ def _one(
     out = type(template)(**template.get_params(deep=False))
     out.set_params(random_state=seed, n_jobs=1)
     with one_thread():
-        out.fit_member(X[rows], y[rows], drawn, None if follow_up is None else follow_up.take(rows))
+        followed = None if follow_up is None else follow_up.take(rows)
+        out.fit_member(X[rows], y[rows], drawn, followed, None if groups is None else groups[rows])
     return out
 
 

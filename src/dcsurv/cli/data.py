@@ -87,10 +87,12 @@ def ask_cohort(data: Path, outcome: o.OutcomeOptions, features: o.FeatureOptions
 def cohort_in(table: Table, outcome: o.OutcomeOptions, features: o.FeatureOptions, *drop: str) -> Cohort:
     """Return the cohort in a table; ``drop`` names more columns to leave out."""
     columns = table.format.columns
+    others = tuple(name for name in columns if name not in {outcome.time, outcome.event, outcome.start})
     return make_cohort(
         table, time=outcome.time, event=outcome.event, event_values=outcome.event_value or (), start=outcome.start,
         date_format=outcome.date_format, unit=outcome.unit, categorical=o.column_names(features.categorical, columns),
         numeric=o.column_names(features.numeric, columns), drop=[*o.column_names(features.drop, columns), *drop],
+        missing_values=features.codes(others), group=features.group,
     )  # fmt: skip
 
 

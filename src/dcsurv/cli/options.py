@@ -91,6 +91,35 @@ class FeatureOptions(OptionGroup, panel="Features"):
     drop: Annotated[
         list[str] | None, described(metavar="COLUMNS", help="Columns to leave out: a,b. May be repeated.")
     ] = None
+    missing_values: Annotated[
+        list[str] | None,
+        described(
+            metavar="VALUES",
+            help="Values of features that mean that nothing is known: 999,-99, or of one column, stage=9. May be "
+            "repeated.",
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        described(
+            metavar="COLUMN",
+            help="Column that says which rows belong to one patient: they stay together in every split. It is no "
+            "feature.",
+        ),
+    ] = None
+
+    def codes(self, columns: tuple[str, ...]) -> dict[str, list[str]] | list[str]:
+        """Return the values that mean missing, by column if any was given for one column."""
+        given = [part.strip() for text in self.missing_values or [] for part in text.split(",") if part.strip()]
+        plain = [part for part in given if "=" not in part]
+        if len(plain) == len(given):
+            return plain
+        out: dict[str, list[str]] = {name: list(plain) for name in columns} if plain else {}
+        for part in given:
+            name, sign, value = part.rpartition("=")
+            if sign:
+                out.setdefault(name.strip(), []).append(value.strip())
+        return out
 
 
 @dataclass(frozen=True)

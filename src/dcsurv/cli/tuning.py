@@ -164,7 +164,8 @@ def _search(
 
     try:
         return run(
-            estimator, part.features, part.y, n_trials=min(search.trials, 3) if computing.quick else search.trials,
+            estimator, part.features, part.y, groups=part.groups,
+            n_trials=min(search.trials, 3) if computing.quick else search.trials,
             space=search.space, criterion=search.metrics,  # type: ignore[arg-type]
             folds=_folds(search, computing), storage=search.storage, workers=1 if cluster else computing.workers,
             cluster=cluster, timeout=search.timeout, trial_timeout=search.trial_timeout,
@@ -194,7 +195,7 @@ def training_part(cohort: Cohort, seed: int) -> Cohort:
     from dcsurv.cohort.evaluation import TEST_SHARE
     from dcsurv.target import train_test_indices
 
-    train, _ = train_test_indices(cohort.y, test_size=TEST_SHARE, random_state=seed)
+    train, _ = train_test_indices(cohort.y, test_size=TEST_SHARE, random_state=seed, groups=cohort.groups)
     return cohort.take(train)
 
 

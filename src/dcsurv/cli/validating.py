@@ -107,7 +107,8 @@ def validate(
     started = clock.monotonic()
     try:
         found = run(
-            estimator, cohort.features, cohort.y, by=_labels(table, by, cohort), horizons=_horizons(cohort, asked),
+            estimator, cohort.features, cohort.y, by=_labels(table, by, cohort), groups=cohort.groups,
+            horizons=_horizons(cohort, asked),
             resamples=min(design.resamples, 3) if computing.quick else design.resamples,
             repeats=1 if computing.quick else design.repeats, folds=design.folds, random_state=computing.seed,
             folder=output / "refits", workers=1 if cluster else computing.workers, cluster=cluster, progress=True,

@@ -22,5 +22,9 @@ def option(reference: Reference) -> str:
     name = _OPTIONS.get(reference.name, f"--{reference.name.replace('_', '-')}")
     if reference.value is None:
         return name
+    if isinstance(reference.value, dict):
+        return " ".join(
+            f"{name} {shlex.quote(f'{key}={one:g}')}" for key, own in reference.value.items() for one in own
+        )
     values = reference.value if isinstance(reference.value, list | tuple) else [reference.value]
     return " ".join(f"{name} {shlex.quote(str(value))}" for value in values)

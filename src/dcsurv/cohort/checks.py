@@ -13,6 +13,7 @@ from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.horizons import last_usable_time, least_at_risk
 from dcsurv.cohort.leakage import leaks, one_sided
+from dcsurv.cohort.oddities import copies, half_read, odd_numbers, repeated_patients, spelled_differently
 from dcsurv.cohort.sample_size import enough_patients
 from dcsurv.durations import Horizon, describe_time
 from dcsurv.grid import TimeGrid
@@ -86,7 +87,8 @@ def check_cohort(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> list[Findi
     If it was not known at time 0 (a date of death, a follow-up, another form of the outcome), use drop=['weeks'].
     """
     checks: tuple[Callable[[Cohort], Iterator[Finding]], ...] = (
-        _times, _events, _intervals, _rows, _missing, _columns, leaks, one_sided,
+        _times, _events, _features, _intervals, repeated_patients, _rows, odd_numbers, half_read, _missing, _columns,
+        copies, spelled_differently, leaks, one_sided,
     )  # fmt: skip
     found = [finding for check in checks for finding in check(cohort)]
     found += _follow_up(cohort, horizons)
@@ -108,10 +110,16 @@ def require_features(cohort: Cohort) -> None:
     CohortError
         If there are no features.
     """
+    for finding in _features(cohort):
+        raise CohortError(finding.message)
+
+
+def _features(cohort: Cohort) -> Iterator[Finding]:
     if cohort.features.shape[1] == 0:
         left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
         reason = f" All were left out: {listed(left_out)}." if left_out else ""
-        raise CohortError(f"besides the outcome, {cohort.name} has no column to predict from.{reason}")
+        message = f"besides the outcome, {cohort.name} has no column to predict from.{reason}"
+        yield Finding("error", "no-features", message)
 
 
 def _times(cohort: Cohort) -> Iterator[Finding]:
@@ -211,18 +219,18 @@ def _rows(cohort: Cohort) -> Iterator[Finding]:
     if cohort.features.shape[1] == 0:
         return
     whole = cohort.features.assign(**{"\0time": cohort.time, "\0event": cohort.event})
-    copies = int(whole.duplicated().sum())
-    if copies:
+    copied = int(whole.duplicated().sum())
+    if copied:
         yield Finding(
             "warning",
             "duplicate-rows",
-            f"{plural(copies, 'row repeats', 'rows repeat')} another one in every column that is used, outcome "
+            f"{plural(copied, 'row repeats', 'rows repeat')} another one in every column that is used, outcome "
             "included.",
             "Patients entered twice end up in the training and in the test part, and flatter the results: remove "
             "copies.",
-            numbers={"rows": copies},
+            numbers={"rows": copied},
         )
-    if copies or any(column.reason == "identifier" for column in cohort.columns):
+    if copied or any(column.reason == "identifier" for column in cohort.columns):
         return
     same = int(cohort.features.duplicated().sum())
     if cohort.features.shape[1] >= 3 and same > 0.2 * len(cohort):
@@ -230,7 +238,11 @@ def _rows(cohort: Cohort) -> Iterator[Finding]:
             "note",
             "same-features",
             f"{plural(same, 'patient shares', 'patients share')} all features with another one.",
-            "Right if columns are few and coarse; several rows of one patient (visits) are not supported.",
+            Message(
+                "Right if columns are few and coarse; rows of one patient stay together with {group}, the column "
+                "that says whose they are."
+            ),
+            "group",
             numbers={"rows": same},
         )
 

@@ -13,14 +13,20 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.cohort.binary_files import tidy_objects
+from dcsurv.cohort.cells import level_texts
 from dcsurv.cohort.columns import Column, guess_columns
-from dcsurv.cohort.errors import CohortError
+from dcsurv.cohort.copies import find_copies
+from dcsurv.cohort.errors import CohortError, no_such_column
 from dcsurv.cohort.features import Odd, apply_columns
 from dcsurv.cohort.formats import clean_name, clean_names
+from dcsurv.cohort.identifiers import is_patient_number
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import Table, read_table
 from dcsurv.messages import Message, Parameter
 from dcsurv.target import BoolArray, FloatArray, make_outcome
+
+# Values that mean that nothing is known: of all features, or by column.
+MissingValues: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,10 @@ class Cohort:
         How the file was read, in a few words.
     notes : list of str, default []
         What was guessed or renamed while reading and deserves a look.
+    groups : array of int or None, default None
+        Which patient, or family, each row belongs to; None if every row is a patient of its own.
+    repeated : mapping of str to int, default {}
+        Columns that look like patients' numbers, and how many rows repeat one.
 
     Examples
     --------
@@ -76,6 +86,8 @@ class Cohort:
     digest: str | None = None
     format: str = ""
     notes: list[str] = field(default_factory=list)
+    groups: npt.NDArray[np.int64] | None = None
+    repeated: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_frame(
@@ -91,6 +103,8 @@ class Cohort:
         categorical: Sequence[str] = (),
         numeric: Sequence[str] = (),
         drop: Sequence[str] = (),
+        missing_values: MissingValues = (),
+        group: str | None = None,
         name: str = "table",
     ) -> Cohort:
         """Take the patients out of a table: guess what its columns hold, and find the outcome.
@@ -118,6 +132,11 @@ class Cohort:
             Columns to take as numbers.
         drop : sequence of str, default ()
             Columns to leave out.
+        missing_values : sequence, or mapping of str to sequence, default ()
+            Values of features that mean that nothing is known: ``[999, -99]``, or by column, ``{"stage": [9]}``.
+        group : str or None, default None
+            Column that says which rows belong to one patient, or family: they stay together wherever patients are
+            divided. It is no feature.
         name : str, default "table"
             What to call the table.
 
@@ -142,7 +161,7 @@ class Cohort:
         source = _Source(tidy, name, repeated=repeated, notes=list(notes))
         return _make(
             source, time=time, event=event, start=start, event_values=event_values, unit=unit, date_format=date_format,
-            categorical=categorical, numeric=numeric, drop=drop,
+            categorical=categorical, numeric=numeric, drop=drop, missing_values=missing_values, group=group,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -161,6 +180,11 @@ class Cohort:
     def events(self) -> int:
         return int(self.event.sum())
 
+    @property
+    def together(self) -> dict[str, npt.NDArray[np.int64]]:
+        """What ``fit`` has to know of rows of one patient: its ``groups``, if there are any."""
+        return {} if self.groups is None else {"groups": self.groups}
+
     def take(self, rows: npt.NDArray[np.int64]) -> Cohort:
         """Return some of the patients.
 
@@ -177,6 +201,7 @@ class Cohort:
         return replace(
             self, features=self.features.iloc[rows], time=self.time[rows], event=self.event[rows],
             rows=None if self.rows is None else self.rows[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,6 +229,8 @@ def read_cohort(
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
+    missing_values: MissingValues = (),
+    group: str | None = None,
     **options: Any,
 ) -> Cohort:
     """Read a table of patients, guess what its columns hold, and find the outcome.
@@ -230,6 +257,11 @@ def read_cohort(
         Columns to take as numbers.
     drop : sequence of str, default ()
         Columns to leave out.
+    missing_values : sequence, or mapping of str to sequence, default ()
+        Values of features that mean that nothing is known, such as ``[999, -99]``, or by column, ``{"stage": [9]}``.
+    group : str or None, default None
+        Column that says which rows belong to one patient, or family: they stay together wherever patients are divided.
+        It is no feature.
     **options : dict
         ``delimiter``, ``decimal``, ``encoding`` and ``sheet``, see :func:`read_table`.
 
@@ -257,7 +289,8 @@ def read_cohort(
     """
     return make_cohort(
         read_table(path, **options), time=time, event=event, start=start, event_values=event_values, unit=unit,
-        date_format=date_format, categorical=categorical, numeric=numeric, drop=drop,
+        date_format=date_format, categorical=categorical, numeric=numeric, drop=drop, missing_values=missing_values,
+        group=group,
     )  # fmt: skip
 
 
@@ -308,10 +341,11 @@ def _make(
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
+    missing_values: MissingValues = (),
+    group: str | None = None,
 ) -> Cohort:
-    named = {
-        parameter: clean_name(name) for parameter, name in (("time", time), ("event", event), ("start", start)) if name
-    }
+    asked = (("time", time), ("event", event), ("start", start), ("group", group))
+    named = {parameter: clean_name(name) for parameter, name in asked if name}
     for parameter, name in named.items():
         if name in source.repeated:
             raise CohortError(
@@ -323,6 +357,9 @@ def _make(
                 parameter=parameter,
                 remedy="Rename the other one.",
             )
+    group = named.pop("group", None)
+    if group is not None:
+        _check_group(source.frame, group, named)
     outcome = find_outcome(source.frame, **named, event_values=event_values, unit=unit, date_format=date_format)
     found = _outcome_of(source, outcome)
     complete = _of_rows(source.frame, found[2])
@@ -333,8 +370,68 @@ def _make(
         categorical=_cleaned(categorical, "categorical"),
         numeric=_cleaned(numeric, "numeric"),
         drop=[name for name in _cleaned(drop, "drop") if name not in named.values()],
+        missing_values=_by_column(missing_values, list(rest)),
     )
-    return _assembled(source, outcome, found, columns, None)[0]  # the columns' notes say what counts as missing
+    groups = None
+    if group is not None:
+        columns = [Column(one.name, "left out", one.missing, "group") if one.name == group else one for one in columns]
+        groups = _group_of_each(complete[group])
+    cohort, _ = _assembled(source, outcome, found, columns, None)  # the columns' notes say what counts as missing
+    own = [one.name for one in columns if one.reason == "identifier" and is_patient_number(one.name)]
+    repeated = {name: int(complete[name].dropna().duplicated().sum()) for name in own}
+    return replace(_without_copies(cohort), groups=groups, repeated={} if group else repeated)
+
+
+def _check_group(frame: pd.DataFrame, group: str, named: Mapping[str, str]) -> None:
+    if group not in frame.columns:
+        raise no_such_column(group, "group", [str(column) for column in frame.columns])
+    if group in named.values():
+        raise CohortError(
+            Message("{group} names {column!r}, which holds the outcome.", column=group),
+            parameter="group",
+            remedy="Name the column that says which rows belong to one patient.",
+        )
+
+
+def _group_of_each(column: pd.Series) -> npt.NDArray[np.int64]:
+    """Return a number for each row that rows of one patient share; a row without a label is a patient of its own."""
+    codes = pd.factorize(level_texts(column))[0].astype(np.int64)
+    alone = codes < 0
+    codes[alone] = len(codes) + np.arange(alone.sum())
+    return codes
+
+
+def _without_copies(cohort: Cohort) -> Cohort:
+    """Leave out columns that say the same as an earlier one, unless somebody has asked for them."""
+    chosen = {one.name for one in cohort.columns if one.chosen}
+    copies = find_copies({str(name): cohort.features[name] for name in cohort.features.columns})
+    copies = {name: other for name, other in copies.items() if name not in chosen}
+    if not copies:
+        return cohort
+    columns = [
+        replace(one, kind="left out", reason="copy", numbers={}, examples=(copies[one.name],), spellings={})
+        if one.name in copies
+        else one
+        for one in cohort.columns
+    ]
+    return replace(cohort, features=cohort.features.drop(columns=list(copies)), columns=columns)
+
+
+def _by_column(given: MissingValues, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values that mean missing, as text, for every column that has some."""
+    if isinstance(given, str):
+        _cleaned(given, "missing_values")
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(columns, _texts(given)) if len(given) else {}
+    named = {clean_name(name): values for name, values in given.items()}
+    for name in named:
+        if name not in columns:
+            raise no_such_column(name, "missing_values", columns)
+    return {name: _texts([values] if isinstance(values, str) else values) for name, values in named.items()}
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    return [str(one) for one in level_texts(pd.Series([*values], dtype=object))]
 
 
 def _cleaned(names: Sequence[str], parameter: str) -> list[str]:

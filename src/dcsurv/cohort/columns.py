@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -10,28 +9,29 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from dcsurv.cohort.cells import NO, YES, examples, level_texts, to_numbers
+from dcsurv.cohort.cells import examples, level_texts, spellings, to_numbers, yes_and_no
 from dcsurv.cohort.dates import holds_dates
 from dcsurv.cohort.errors import CohortError, no_such_column
-from dcsurv.cohort.formats import UNNAMED
+from dcsurv.cohort.identifiers import FEW_VALUES as _FEW_LEVELS
+from dcsurv.cohort.identifiers import looks_like_identifier, looks_like_patient_codes
 from dcsurv.messages import Message, listed, plural
 
 ColumnKind: TypeAlias = Literal["number", "category", "yes/no", "left out"]
 ColumnReason: TypeAlias = Literal[
     "no value", "few values", "dates", "constant", "constant or empty", "identifier", "row number", "free text",
-    "mixed", "levels",
+    "half numbers", "mixed", "levels", "copy", "group",
 ]  # fmt: skip
 
 # A column of words in which this share are numbers is one of numbers; the other words count as missing.
 NUMBER_SHARE = 0.8
 # As many different words as this, or as this share of the patients, are names or free text, not groups of patients.
-_FEW_LEVELS, MANY_LEVELS, _LEVEL_SHARE = 20, 255, 0.2
+MANY_LEVELS, _LEVEL_SHARE = 255, 0.2
 # Fewer known values than this say nothing, and a part of the patients may well hold none of them.
-FEW_VALUES, _KNOWN_SHARE = 10, 0.05
-_ID_NAME = re.compile(
-    r"(?:^|[\W_])(?:id|ids|mrn|pid|uid|uuid|key|index|patient|subject|row|nr|no|number|nummer|rownames)(?:$|[\W_])|ID$",
-    re.I,
-)
+FEW_VALUES, _KNOWN_SHARE, _LEAST_SHARE = 10, 0.05, 0.01
+# A number with something around it: 12.5 mg, >90, 140?. A column of which at least half is written so, or plain, was
+# meant to be one of numbers.
+_NEARLY_NUMBER = r"[<>=~≤≥±]*\s*[+-]?\d+(?:[.,]\d+)?\s*[^\d\s]{0,6}(?:\s?[^\d\s]{0,6})?"
+_MEANT_SHARE, _PLAIN_SHARE = 0.5, 0.2
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Column:
     missing : float, default 0.0
         Share of the patients without a value.
     reason : {"no value", "few values", "dates", "constant", "constant or empty", "identifier", "row number", \
-"free text", "mixed", "levels"} or None, default None
+"free text", "half numbers", "mixed", "levels", "copy", "group"} or None, default None
         What its owner should know: why it is left out, or that it holds numbers and words, or levels.
     chosen : bool, default False
         Whether the kind was asked for rather than guessed.
@@ -55,6 +55,10 @@ class Column:
         The numbers behind the reason, by name.
     examples : tuple, default ()
         Values of the table behind the reason, for the screen only: they are not among what is stored.
+    missing_values : tuple of str, default ()
+        Values that mean that nothing is known, in this table and in every later one.
+    spellings : mapping of str to str, default {}
+        Spellings of levels that were put together, and the level; for the screen only.
 
     Examples
     --------
@@ -72,6 +76,8 @@ class Column:
     chosen: bool = False
     numbers: Mapping[str, int] = field(default_factory=dict)
     examples: tuple[object, ...] = ()
+    missing_values: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def note(self) -> str:
@@ -104,6 +110,7 @@ class Column:
             "note": self.note,
             "chosen": self.chosen,
             "numbers": dict(self.numbers),
+            "missing_values": list(self.missing_values),
         }
 
     @classmethod
@@ -122,7 +129,7 @@ class Column:
         """
         return cls(
             saved["name"], saved["kind"], saved["missing"], saved.get("reason"), saved["chosen"],
-            saved.get("numbers", {}),
+            saved.get("numbers", {}), missing_values=tuple(saved.get("missing_values", ())),
         )  # fmt: skip
 
 
@@ -135,13 +142,17 @@ _NOTES: dict[ColumnReason, str] = {
     "identifier": "looks like an identifier: {said}",
     "row number": "looks like a row number",
     "free text": "looks like free text: {said}",
+    "half numbers": "looks like numbers, but only {said} can be read",
     "mixed": "{said} as missing",
     "levels": "{said}",
+    "copy": "says the same as another column",
+    "group": "says which rows belong to one patient",
 }
 _COUNTED: dict[ColumnReason, tuple[str, ...]] = {
     "few values": ("value",),
     "identifier": ("different value",),
     "free text": ("different value",),
+    "half numbers": ("value",),
     "mixed": ("value counts", "values count"),
     "levels": ("level",),
 }
@@ -153,6 +164,7 @@ def guess_columns(
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
+    missing_values: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Column]:
     """Decide what each column is; the three lists overrule the guess.
 
@@ -166,6 +178,8 @@ def guess_columns(
         Columns to take as numbers.
     drop : sequence of str, default ()
         Columns to leave out.
+    missing_values : mapping of str to sequence of str, or None, default None
+        By column, values that mean that nothing is known.
 
     Returns
     -------
@@ -193,10 +207,35 @@ def guess_columns(
                     parameter=parameter,
                     remedy="Choose one.",
                 )
-    return [_decide(frame[name], asked.get(name)) for name in frame.columns]
+    return [_decide(frame[name], asked.get(name), (missing_values or {}).get(name, ())) for name in frame.columns]
 
 
-def _decide(column: pd.Series, asked: ColumnKind | None) -> Column:
+def known_values(column: pd.Series, missing_values: Sequence[str]) -> pd.Series:
+    """Return a column in which values that mean missing are missing.
+
+    Parameters
+    ----------
+    column : Series
+        Its cells.
+    missing_values : sequence of str
+        As text, in which 1 and 1.0 are the same.
+
+    Returns
+    -------
+    Series
+        The column itself if there are none.
+    """
+    if not missing_values:
+        return column
+    return column.where(~level_texts(column).isin(set(missing_values)))
+
+
+def _decide(column: pd.Series, asked: ColumnKind | None, missing_values: Sequence[str]) -> Column:
+    found = _kind_of(known_values(column, missing_values), asked)
+    return replace(found, missing_values=tuple(missing_values)) if missing_values else found
+
+
+def _kind_of(column: pd.Series, asked: ColumnKind | None) -> Column:
     name, missing = str(column.name), float(column.isna().mean())
     known = column.dropna()
     if asked == "left out":
@@ -232,7 +271,8 @@ def _mixed(known: pd.Series, bad: pd.Series) -> Column:
 
 def _guess(known: pd.Series, n_rows: int) -> Column:
     name = str(known.name)
-    if len(known) < min(FEW_VALUES, int(np.ceil(_KNOWN_SHARE * n_rows))):
+    few = min(FEW_VALUES, int(np.ceil(_KNOWN_SHARE * n_rows)))
+    if len(known) < max(few, int(np.ceil(_LEAST_SHARE * n_rows))):
         return Column(name, "left out", reason="few values", numbers={"count": len(known), "rows": n_rows})
     if holds_dates(known):
         return Column(name, "left out", reason="dates")
@@ -244,18 +284,37 @@ def _guess(known: pd.Series, n_rows: int) -> Column:
         if bad.any():
             return _mixed(known, bad)
         return _constant(values) or _identifier(values) or Column(name, "number")
-    texts = level_texts(known)
-    distinct = int(texts.nunique())
+    return _guess_words(known, bad, n_rows)
+
+
+def _guess_words(known: pd.Series, bad: pd.Series, n_rows: int) -> Column:
+    """Decide what a column of words is, of which some may be numbers."""
+    name, texts = str(known.name), level_texts(known)
+    same = spellings(texts)
+    levels = texts.replace(same) if same else texts
+    distinct = int(levels.nunique())
     if distinct == 1:
         reason: ColumnReason = "constant" if len(known) == n_rows else "constant or empty"
-        return Column(name, "left out", reason=reason, examples=(texts.iloc[0],))
-    folded = set(texts.str.casefold())
-    if len(folded) == 2 and folded & YES and folded & NO:  # of Y, N and X, the third may mean anything
-        return Column(name, "yes/no")
+        return Column(name, "left out", reason=reason, examples=(levels.iloc[0],))
+    if yes_and_no(texts) is not None:
+        return Column(name, "yes/no", spellings=same)
+    if looks_like_patient_codes(levels):
+        return Column(name, "left out", reason="identifier", numbers={"count": distinct})
     if distinct > MANY_LEVELS or distinct > max(_FEW_LEVELS, _LEVEL_SHARE * len(known)):
+        if not bad.all() and _meant_as_numbers(texts, bad):
+            words = tuple(examples(known[bad]))
+            return Column(name, "left out", reason="half numbers", numbers={"count": int((~bad).sum())}, examples=words)
         reason = "identifier" if distinct > 0.9 * len(known) else "free text"
         return Column(name, "left out", reason=reason, numbers={"count": distinct})
-    return Column(name, "category", reason="levels", numbers={"count": distinct}, examples=tuple(sorted(set(texts))))
+    return Column(
+        name, "category", reason="levels", numbers={"count": distinct}, examples=tuple(sorted(set(levels))),
+        spellings=same,
+    )  # fmt: skip
+
+
+def _meant_as_numbers(texts: pd.Series, bad: pd.Series) -> bool:
+    nearly = texts.str.fullmatch(_NEARLY_NUMBER)
+    return bool(nearly.mean() >= _MEANT_SHARE and (~bad).mean() >= _PLAIN_SHARE)
 
 
 def _constant(values: pd.Series) -> Column | None:
@@ -267,12 +326,10 @@ def _constant(values: pd.Series) -> Column | None:
 
 
 def _identifier(values: pd.Series) -> Column | None:
-    """Recognise row numbers, and whole numbers of which everybody has an own one under a name that says so."""
+    """Recognise row numbers, and numbers of patients."""
     name = str(values.name)
-    if len(values) < _FEW_LEVELS or (values % 1 != 0).any() or values.duplicated().any():
-        return None
-    if values.diff().iloc[1:].eq(1).all():
+    if len(values) >= _FEW_LEVELS and values.diff().iloc[1:].eq(1).all():
         return Column(name, "left out", reason="row number")
-    if _ID_NAME.search(name) or name.startswith(UNNAMED):
-        return Column(name, "left out", reason="identifier", numbers={"count": len(values)})
+    if looks_like_identifier(values):
+        return Column(name, "left out", reason="identifier", numbers={"count": int(values.nunique())})
     return None

@@ -163,7 +163,7 @@ def hold_out(
 ) -> HeldOut:
     """Fit to four fifths of the patients, evaluate on the last fifth, beside CoxPH."""
     y = cohort.y
-    train, test = train_test_indices(y, test_size=TEST_SHARE, random_state=seed)
+    train, test = train_test_indices(y, test_size=TEST_SHARE, random_state=seed, groups=cohort.groups)
     _require_events(cohort, test)
     progress(f"fitting to {len(train):,} patients, for the evaluation on {len(test):,} others")
     model = fit(clone(estimator), cohort, train)
@@ -187,7 +187,7 @@ def hold_out(
 def fit(estimator: SurvivalModel, cohort: Cohort, rows: IntArray | None = None) -> SurvivalModel:
     """Fit to some patients; a training that Ctrl-C cut short is no model."""
     chosen = cohort if rows is None else cohort.take(rows)
-    fitted: SurvivalModel = estimator.fit(chosen.features, chosen.y)
+    fitted: SurvivalModel = estimator.fit(chosen.features, chosen.y, **chosen.together)
     if fitted.training_summary_.get("stopped_by") == "interrupt":
         raise KeyboardInterrupt
     return fitted

@@ -8,8 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dcsurv.cohort.cells import NO, YES, examples, level_texts, to_numbers
-from dcsurv.cohort.columns import FEW_VALUES, NUMBER_SHARE, Column
+from dcsurv.cohort.cells import (
+    NO,
+    YES,
+    examples,
+    fold,
+    is_yes,
+    level_texts,
+    meaning_the_same,
+    respelled,
+    spellings,
+    to_numbers,
+    yes_and_no,
+)
+from dcsurv.cohort.columns import FEW_VALUES, NUMBER_SHARE, Column, known_values
 from dcsurv.cohort.errors import CohortError
 from dcsurv.messages import Message, Parameter, listed, plural
 
@@ -89,12 +101,19 @@ def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
 
 
 def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> tuple[pd.Series, Odd | None]:
+    values = known_values(values, column.missing_values)
     if column.kind == "number" and values.dtype == np.float64 and not np.isinf(values.to_numpy()).any():
         return values, None
     known = values.dropna()
     if column.kind == "category":
         out = level_texts(values)
-        bad = pd.Series(False, index=known.index) if levels is None else ~out[known.index].isin(set(levels))
+        if levels is None:
+            same = spellings(out)
+            out = out.replace(same) if same and not column.chosen else out
+            bad = pd.Series(False, index=known.index)
+        else:
+            out = respelled(out, levels)
+            bad = ~out[known.index].isin(set(levels))
         out = out.where(~bad.reindex(values.index, fill_value=False))
         what = "unknown to the model"
     elif column.kind == "number":
@@ -102,11 +121,7 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
         bad = out[known.index].isna()
         what = "not a number"
     else:
-        folded = level_texts(known).str.casefold()
-        positive, negative = folded.isin(YES | {"1"}), folded.isin(NO | {"0"})
-        bad = ~(positive | negative)
-        words = pd.Series(np.where(positive, "yes", "no"), index=known.index).where(~bad)
-        out = words.reindex(values.index).astype(pd.CategoricalDtype(["no", "yes"]))
+        out, bad = _yes_or_no(values, levels)
         what = "neither yes nor no"
     if not bad.any():
         return out, None
@@ -123,3 +138,17 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
             ),
         )
     return out, odd
+
+
+def _yes_or_no(values: pd.Series, levels: Sequence[str] | None) -> tuple[pd.Series, pd.Series]:
+    """Return a column of two words, in the language of the table that the model knows, and which cells are neither."""
+    texts = level_texts(values.dropna())
+    folded = texts.map(fold)
+    positive, negative = folded.isin(YES | {"1"}), folded.isin(NO | {"0"})
+    no, yes = (yes_and_no(texts) if levels is None else None) or ("no", "yes")
+    for level in levels or ():
+        no, yes = (no, level) if is_yes(level) else (level, yes)
+    positive |= folded.isin(meaning_the_same(yes))  # also letters that mean yes in their language only
+    bad = ~(positive | negative)
+    words = pd.Series(np.where(positive, yes, no), index=texts.index).where(~bad)
+    return words.reindex(values.index).astype(pd.CategoricalDtype([no, yes])), bad

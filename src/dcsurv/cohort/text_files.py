@@ -206,7 +206,8 @@ def _fit_header(header: list[str], body: list[list[str]]) -> list[str]:
     if body and all(len(record) == len(header) + 1 for record in body):
         if all(not record[-1].strip() for record in body):
             return [*header, ""]
-        return ["", *header]
+        if len({record[0] for record in body}) == len(body):  # else they are no names, and nobody knows whose cells
+            return ["", *header]
     return header
 
 

@@ -26,7 +26,7 @@ from dcsurv.models.ranges import Range
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, ModelFileError
 from dcsurv.preprocessing import Population, Preprocessor
-from dcsurv.target import FloatArray, Outcome, check_outcome, check_sample_weight
+from dcsurv.target import FloatArray, IntArray, Outcome, check_groups, check_outcome, check_sample_weight
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -141,7 +141,9 @@ class SurvivalEstimator(SurvivalModel):
 
     # --- fitting ------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -152,6 +154,9 @@ class SurvivalEstimator(SurvivalModel):
             Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
         sample_weight : array-like or None, default None
             One non-negative weight per patient.
+        groups : array-like or None, default None
+            A label per row that rows of one patient, or family, share: they stay together where a model divides the
+            rows, into folds or for early stopping. Without labels, every row is a patient of its own.
 
         Returns
         -------
@@ -171,18 +176,24 @@ class SurvivalEstimator(SurvivalModel):
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(features))
         if weight is not None and not weight[outcome["event"]].any():
             raise ValueError("sample_weight is zero for every patient with an event; at least one must count.")
+        together = check_groups(groups, len(features))
         prepared = self._fit_preprocessing(features, outcome)
         names = self._feature_of_each_column(prepared.shape[1])
         follow_up = study_follow_up(prepared, outcome, names=names, sample_weight=weight)
         self.follow_up_: FollowUp | None = follow_up
-        self._train(prepared, outcome, weight)
+        self._train(prepared, outcome, weight, together)
         # Which patients were followed alike is of no use any more, and would be a number for every one of them.
         self.follow_up_ = follow_up.take(np.zeros(0, dtype=np.int64))
         self.population_ = Population.of(features)
         return self
 
     def fit_member(
-        self, X: Features, y: Outcome, weight: FloatArray | None = None, follow_up: FollowUp | None = None
+        self,
+        X: Features,
+        y: Outcome,
+        weight: FloatArray | None = None,
+        follow_up: FollowUp | None = None,
+        groups: IntArray | None = None,
     ) -> Self:
         """Fit to checked and prepared data as a part of another model, which knows preprocessing and follow-up.
 
@@ -196,10 +207,12 @@ class SurvivalEstimator(SurvivalModel):
             One weight per patient.
         follow_up : FollowUp or None, default None
             How long these patients could be followed, if it is to matter.
+        groups : array of int or None, default None
+            Rows that belong together.
         """
         self.begin_member(X.shape[1])
         self.follow_up_ = follow_up
-        self._train(X, y, weight)
+        self._train(X, y, weight, groups)
         self.follow_up_ = None
         return self
 
@@ -259,10 +272,13 @@ class SurvivalEstimator(SurvivalModel):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # a fit that fails must not leave a mixture of two models
 
-    def _train(self, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+    def _train(self, X: Features, y: Outcome, weight: FloatArray | None, groups: IntArray | None) -> None:
         if weight is not None:
             weight = weight / weight.mean()  # only ratios matter, also to penalties and to sums over pairs
+        # Rows of one patient, for models that divide the rows; of no use afterwards, like the patients' follow-up.
+        self.row_groups_: IntArray | None = groups
         self.end_training(y, self.fit_prepared(X, y, weight), weighted=weight is not None)
+        self.row_groups_ = None
 
     def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
         """Return S at any times for a chunk of patients, as an ensemble asks for it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -99,12 +99,15 @@ class HazardTreesEstimator(SurvivalEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
+        groups = self.row_groups_
         rows, weight = representatives(y, weight, _MOST_PATIENTS)
         # Neighbours with as many blocks each: a processor that guesses how long a loop will be is right.
         order = np.argsort(y["time"][rows], kind="stable")
         X, y, weight = X[rows[order]], y[rows[order]], None if weight is None else weight[order]
         blocks = self._blocks(y, weight)
         block_rows = blocks.rows(y, weight)
+        if groups is not None:
+            block_rows = replace(block_rows, groups=groups[rows[order]].astype(np.int32))
         growth = Growth(
             max_depth=self.max_depth,
             min_leaf=self.min_leaf,

@@ -183,7 +183,7 @@ class NetworkEstimator(SurvivalEstimator):
         """Train the network; return a summary of training in plain numbers."""
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         device = torch.device(self.device)
-        parts = validation_split(y, self.validation_fraction, seed)
+        parts = validation_split(y, self.validation_fraction, seed, self.row_groups_)
         train_rows, validation_rows = (
             torch.as_tensor(rows[y["event"][rows]] if self.batches_of_events else rows, device=device) for rows in parts
         )

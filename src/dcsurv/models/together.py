@@ -54,7 +54,12 @@ def can_be_trained_together(model: SurvivalEstimator) -> TypeGuard[DCS]:
 
 
 def fit_together(
-    members: Sequence[DCS], X: Features, y: Outcome, weight: FloatArray | None, rows: Sequence[IntArray]
+    members: Sequence[DCS],
+    X: Features,
+    y: Outcome,
+    weight: FloatArray | None,
+    rows: Sequence[IntArray],
+    groups: IntArray | None = None,
 ) -> None:
     """Fit models that differ in their seeds only, each to rows of its own, in one pass.
 
@@ -72,10 +77,12 @@ def fit_together(
         Their weights.
     rows : sequence of array of int
         The patients that each model is fitted to.
+    groups : array of int or None, default None
+        Rows that belong together.
     """
     model = members[0]
     rows = [_some(own, member.random_state) for member, own in zip(members, rows, strict=True)]
-    trainees = [_trainee(*each, X, y, weight) for each in zip(members, rows, strict=True)]
+    trainees = [_trainee(*each, X, y, weight, groups) for each in zip(members, rows, strict=True)]
     histories = train_together(
         trainees,
         _tensor(X),
@@ -118,7 +125,9 @@ def _some(rows: IntArray, random_state: Any) -> IntArray:
     return np.sort(as_random_state(random_state).choice(rows, _MOST_ROWS, replace=False))
 
 
-def _trainee(member: DCS, rows: IntArray, X: Features, y: Outcome, weight: FloatArray | None) -> Trainee:
+def _trainee(
+    member: DCS, rows: IntArray, X: Features, y: Outcome, weight: FloatArray | None, groups: IntArray | None
+) -> Trainee:
     """Lay a member's grid, build its network and say what it is to learn from."""
     own_y = y[rows]
     own_weight = None if weight is None else weight[rows] / weight[rows].mean()
@@ -126,7 +135,7 @@ def _trainee(member: DCS, rows: IntArray, X: Features, y: Outcome, weight: Float
     member.lay_grid(own_y)
     seed = int(as_random_state(member.random_state).randint(2**31 - 1))
     fraction = min(member.validation_fraction, _ENOUGH_TO_STOP / len(rows))
-    parts = validation_split(own_y, fraction, seed)
+    parts = validation_split(own_y, fraction, seed, None if groups is None else groups[rows])
     with isolated_torch(seed):
         member.start_network(X[rows], own_y, own_weight, parts)
     assert isinstance(member.network_, EncoderDecoder)

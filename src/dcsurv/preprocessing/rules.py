@@ -20,6 +20,8 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 # which most patients have a level of their own; as a name or a number of a patient it has no place in a model file.
 _MAX_LEVELS = 255
 _FEW_LEVELS, _OWN_LEVEL_SHARE = 20, 0.5
+# The sum of the squares of very many smaller numbers is a number still.
+_LARGEST = 1e140
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,22 @@ def fit_number(name: str, values: FloatArray, levels: tuple[str, ...] | None = N
     known = values[~np.isnan(values)]
     if len(known) == 0:
         raise _no_value(name, len(values))
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, scale = float(known.mean()), float(known.std())
-    if not np.isfinite(scale):
-        raise ValueError(f"column {name!r} holds values too large to be squared. Use another unit.")
+    if (bad := too_large(values)).any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"column {name!r} holds {values[row]:g} in row {row + 1}, a number too large to compute with. Correct it, "
+            "or use another unit."
+        )
+    mean, scale = float(known.mean()), float(known.std())
     # The spread of a constant is rounding error of its mean.
     if scale <= 10 * np.finfo(np.float64).eps * abs(mean):
         return ScaledNumber(name, mean, 0.0, 0.0, levels)
     return ScaledNumber(name, mean, scale, (float(np.median(known)) - mean) / scale, levels)
+
+
+def too_large(values: FloatArray) -> npt.NDArray[np.bool_]:
+    """Return which numbers cannot be scaled, because their squares would have no end."""
+    return np.abs(values) > _LARGEST
 
 
 def fit_category(name: str, column: pd.Series, *, ordinal: bool) -> Rule:

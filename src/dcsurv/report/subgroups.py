@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +21,10 @@ from dcsurv.report.performance import intervals_text
 from dcsurv.report.study import Study
 
 # Groups by these are asked for first: who the patients are, and where they were treated.
+# In English, German, French, Spanish, Italian, Dutch and Portuguese.
 _PERSON = re.compile(
-    r"(^|[^a-z])(sex|gender|female|male|age|ethnicity|race|centre|center|site|hospital|region)([^a-z]|$)"
+    r"(^|[\W\d_])(sex|gender|female|male|age|ethnicity|race|centre|center|site|hospital|region|alter|geschlecht|zentrum|"
+    r"klinik|âge|sexe|hôpital|edad|sexo|centro|età|eta|sesso|ospedale|leeftijd|geslacht|ziekenhuis|idade)([\W\d_]|$)"
 )
 _MAX_COLUMNS = 5
 _MIN_PATIENTS, _MIN_EVENTS, _FEW_EVENTS = 20, 10, 30
@@ -29,6 +32,11 @@ _MIN_PATIENTS, _MIN_EVENTS, _FEW_EVENTS = 20, 10, 30
 _MEASURED = ("c_td", "sd_c_td", "ratio", "sd_ratio")
 # A corrected p below this is worth naming, and how many of them are.
 _CLEAR, _MOST_TOLD = 0.05, 4
+
+
+def is_person(name: str) -> bool:
+    """Whether a feature says who a patient is or where the patient was treated: age, sex, centre."""
+    return _PERSON.search(unicodedata.normalize("NFC", name).lower()) is not None
 
 
 def subgroups(study: Study) -> Section:
@@ -203,7 +211,7 @@ def _columns(study: Study) -> dict[str, Levels]:
         names = list(study.subgroups)
     else:
         few = [c for c in study.X.columns if 2 <= study.X[c].nunique() <= FEW_VALUES]
-        person = [c for c in study.X.columns if _PERSON.search(str(c).lower()) and study.X[c].nunique() >= 2]
+        person = [c for c in study.X.columns if is_person(str(c)) and study.X[c].nunique() >= 2]
         names = list(dict.fromkeys(person + few))[:_MAX_COLUMNS]
     return {str(name): _labels(study.X[name]) for name in names}
 

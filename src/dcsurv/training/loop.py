@@ -194,7 +194,9 @@ def evaluate(network: nn.Module, loss: BatchLoss, rows: Tensor, batch_size: int 
     return float(torch.stack(losses).sum()) / len(rows)
 
 
-def validation_split(y: npt.NDArray[np.void], fraction: float, seed: int) -> tuple[IntArray, IntArray]:
+def validation_split(
+    y: npt.NDArray[np.void], fraction: float, seed: int, groups: IntArray | None = None
+) -> tuple[IntArray, IntArray]:
     """Set a share of the rows aside for early stopping, stratified by event: (training rows, validation rows).
 
     Nothing is set aside where a part would be left without an event, since its loss would say nothing.
@@ -207,6 +209,8 @@ def validation_split(y: npt.NDArray[np.void], fraction: float, seed: int) -> tup
         Share to set aside.
     seed : int
         Which rows.
+    groups : array of int or None, default None
+        Rows that belong together, and stay so.
 
     Returns
     -------
@@ -216,8 +220,8 @@ def validation_split(y: npt.NDArray[np.void], fraction: float, seed: int) -> tup
         Rows set aside; may be empty.
     """
     n = len(y)
-    if math.ceil(n * fraction) >= 2:  # one row of either kind
-        training, validation = train_test_indices(y, test_size=fraction, random_state=seed)
+    if math.ceil(n * fraction) >= 2 and (groups is None or len(np.unique(groups)) > 1):  # one row of either kind
+        training, validation = train_test_indices(y, test_size=fraction, random_state=seed, groups=groups)
         if y["event"][training].any() and y["event"][validation].any():
             return training, validation
     return np.arange(n), np.arange(0)

@@ -31,6 +31,8 @@ class BlockRows:
         1 if the patient had the event in this block, 0 otherwise.
     weight : array of float
         Of the patient.
+    groups : array of int or None, default None
+        One number per patient, which those share who are drawn and left out together.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class BlockRows:
     exposure: FloatArray
     event: FloatArray
     weight: FloatArray
+    groups: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""

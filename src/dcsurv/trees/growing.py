@@ -67,7 +67,7 @@ class _Grower:
         self.patients = np.flatnonzero(np.diff(self.first)).astype(np.int32)  # who has any rows
         self.n_blocks = int(rows.block.max()) + 1
         self.state = rng.randint(1, 2**63, size=1, dtype=np.uint64)
-        self.growth = growth
+        self.growth, self.groups = growth, rows.groups
         self.n_tried = max(1, int(growth.max_features * (X.shape[1] + 1)))
         # A tree has fewer leaves than rows, and than the smallest leaves that all expected events make.
         self.most_leaves = len(rows)
@@ -78,6 +78,9 @@ class _Grower:
         """Return the patients that a tree grows on."""
         if self.growth.subsample >= 1:
             return candidates.copy()
+        if self.groups is not None:
+            own = self.groups[candidates]
+            return candidates[np.isin(own, self.kernels.draw(np.unique(own), self.growth.subsample, self.state))]
         return self.kernels.draw(candidates, self.growth.subsample, self.state)
 
     def tree(
@@ -276,12 +279,16 @@ def _power(block: IntArray, event: FloatArray, exposure: FloatArray, log_relativ
 
 
 def _folds(rows: BlockRows, n_patients: int, n_folds: int, rng: np.random.RandomState) -> IntArray:
-    """Return a fold for each patient, with about as many events in each."""
+    """Return a fold for each patient, with about as many events in each, and those of a group in the same."""
     had = np.zeros(n_patients, dtype=bool)
     had[rows.patient[rows.event > 0]] = True
-    fold = np.empty(n_patients, dtype=np.int64)
+    place = None
+    if rows.groups is not None:
+        labels, place = np.unique(rows.groups, return_inverse=True)
+        had = np.bincount(place, had, minlength=len(labels)) > 0
+    fold = np.empty(len(had), dtype=np.int64)
     begin = 0
     for group in (np.flatnonzero(had), np.flatnonzero(~had)):
         fold[rng.permutation(group)] = (begin + np.arange(len(group))) % n_folds
         begin += len(group)
-    return fold
+    return fold if place is None else fold[place]

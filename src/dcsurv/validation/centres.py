@@ -161,6 +161,7 @@ def random_effects(value: FloatArray, se: FloatArray, confidence: float = 0.95) 
             "new_lower": mean - new, "new_upper": mean + new}  # fmt: skip
 
 
-def others(n: int, centre: Centre) -> npt.NDArray[np.int64]:
-    """Return the rows of everybody else."""
-    return np.setdiff1d(np.arange(n), centre.rows)
+def others(n: int, centre: Centre, groups: IntArray | None = None) -> npt.NDArray[np.int64]:
+    """Return the rows of everybody else; a patient who was in this centre as well is none of them."""
+    inside = centre.rows if groups is None else np.flatnonzero(np.isin(groups, groups[centre.rows]))
+    return np.setdiff1d(np.arange(n), inside)

@@ -47,7 +47,8 @@ def cross_validated(
         workers = 1
     try:
         found = validate(
-            estimator, cohort.features, cohort.y, horizons=usable or None, resamples=0, folds=folds,
+            estimator, cohort.features, cohort.y, groups=cohort.groups, horizons=usable or None, resamples=0,
+            folds=folds,
             repeats=2 if len(cohort) <= _FEW_PATIENTS and not once else 1, random_state=seed,
             workers=1 if cluster else workers, cluster=cluster,
             metrics=None if usable else [metric.name for metric in list_metrics() if not metric.per_horizon],

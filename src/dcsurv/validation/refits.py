@@ -76,6 +76,7 @@ class Patients:
     horizons: FloatArray
     metrics: tuple[Metric, ...]
     follow_up: FollowUp | None
+    groups: IntArray | None = None  # rows that belong to one patient
 
     @cached_property
     def nodes(self) -> FloatArray:
@@ -91,6 +92,8 @@ class Patients:
         digest = hashlib.sha256()
         for part in (pd.util.hash_pandas_object(self.X).to_numpy(), self.y["time"], self.y["event"], self.horizons):
             digest.update(np.ascontiguousarray(part).tobytes())
+        if self.groups is not None:
+            digest.update(self.groups.tobytes())
         digest.update("|".join([*map(str, self.X.columns), *(metric.name for metric in self.metrics)]).encode())
         return digest.hexdigest()
 
@@ -154,12 +157,17 @@ def seeds(random_state: int, stream: int, count: int) -> list[int]:
     return [int(seed >> 1) for seed in np.random.SeedSequence([random_state, stream]).generate_state(count)]
 
 
-def resampled_counts(n: int, resamples: int, random_state: int) -> list[FloatArray]:
-    """Return for each bootstrap sample how often each patient was drawn; more samples begin with the same ones."""
+def resampled_counts(n: int, resamples: int, random_state: int, groups: IntArray | None = None) -> list[FloatArray]:
+    """Return for each bootstrap sample how often each row was drawn; more samples begin with the same ones.
+
+    Rows of one group are drawn together.
+    """
+    place = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n_drawn = int(place.max()) + 1
     out = []
     for seed in seeds(random_state, 1, resamples):
-        drawn = np.random.default_rng(seed).integers(0, n, n)
-        out.append(np.bincount(drawn, minlength=n).astype(np.float64))
+        drawn = np.random.default_rng(seed).integers(0, n_drawn, n_drawn)
+        out.append(np.bincount(drawn, minlength=n_drawn)[place].astype(np.float64))
     return out
 
 
@@ -213,12 +221,15 @@ def _read(curves: SurvivalCurves, nodes: FloatArray) -> SurvivalCurves:
 
 def _fitted(refit: Refit) -> Any:
     X, y = refit.patients.X.iloc[refit.rows], refit.patients.y[refit.rows]
+    groups, together = refit.patients.groups, {}
+    if groups is not None and has_fit_parameter(refit.estimator, "groups"):
+        together = {"groups": groups[refit.rows]}
     if refit.counts is None:
-        model = refit.estimator.fit(X, y)
+        model = refit.estimator.fit(X, y, **together)
     elif has_fit_parameter(refit.estimator, "sample_weight"):
         # Weights, not repeated rows: copies of one patient in different folds of a model that cross-fits inside would
         # let it predict those that it has learned.
-        model = refit.estimator.fit(X, y, sample_weight=refit.counts)
+        model = refit.estimator.fit(X, y, sample_weight=refit.counts, **together)
     else:
         copies = np.repeat(np.arange(len(y)), refit.counts.astype(np.int64))
         model = refit.estimator.fit(X.iloc[copies], y[copies])

@@ -28,7 +28,7 @@ from dcsurv.metrics.catalogue import choose_metrics
 from dcsurv.metrics.censoring import resolve_follow_up
 from dcsurv.metrics.inputs import check_times
 from dcsurv.metrics.resampling import check_confidence
-from dcsurv.target import FloatArray, IntArray, check_outcome, fold_indices
+from dcsurv.target import FloatArray, IntArray, check_groups, check_outcome, fold_indices
 from dcsurv.validation.centres import Centre, find_centres, others
 from dcsurv.validation.estimates import Pooled
 from dcsurv.validation.instability import Instability
@@ -57,6 +57,7 @@ def validate(
     *,
     reference: Any = "coxph",
     by: Any = None,
+    groups: Any = None,
     horizons: npt.ArrayLike | None = None,
     metrics: Sequence[str | Metric] | None = None,
     resamples: int = 20,
@@ -88,6 +89,9 @@ def validate(
         A centre or period per patient, for internal-external validation: each is predicted by a model fitted to the
         others. The name of a column of ``X`` takes that column out of the features; an array leaves them as they are.
         Fifths of a column of numbers with more than 20 values are periods.
+    groups : str, array-like or None, default None
+        A label per row that rows of one patient share: they are in the same fold, and drawn together. The name of a
+        column of ``X`` takes that column out of the features.
     horizons : array-like of float or None, default None
         Times of interest; None: the quartiles of the event times.
     metrics : sequence of str or Metric, or None, default None
@@ -141,7 +145,7 @@ def validate(
     """
     check_confidence(confidence)
     _check_numbers(resamples, repeats, folds)
-    patients, labels = _patients(X, y, by, horizons, metrics)
+    patients, labels = _patients(X, y, by, groups, horizons, metrics)
     plan = _Plan(patients, resamples, repeats, folds, random_state)
     centres, notes = ([], []) if labels is None else find_centres(labels, patients)
     estimators: dict[Role, Any] = {"model": model}
@@ -177,23 +181,30 @@ def _check_numbers(resamples: int, repeats: int, folds: int) -> None:
             raise ValidationError(f"{name} is {value!r}, but {what} is expected.", parameter=name)
 
 
-def _patients(X: Any, y: Any, by: Any, horizons: Any, metrics: Any) -> tuple[Patients, Any]:
+def _patients(X: Any, y: Any, by: Any, groups: Any, horizons: Any, metrics: Any) -> tuple[Patients, Any]:
     """Check what was passed; return the patients, and the label of each one's centre, if there are any."""
     X = as_pandas(X)
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X)).add_prefix("x")
     frame = frame.reset_index(drop=True)
-    labels = by
-    if isinstance(by, str):
-        if by not in frame:
-            raise ValidationError(f"by names {by!r}, which is no column of X.", parameter="by")
-        labels, frame = frame[by], frame.drop(columns=[by])
+    labels = _column(frame, by, "by")
+    together = check_groups(_column(frame, groups, "groups"), len(frame))
+    frame = frame.drop(columns=list({name for name in (by, groups) if isinstance(name, str)}))
     outcome = check_outcome(y, n_rows=len(frame), min_events=1)
     asked = default_horizons(outcome) if horizons is None else check_times(horizons, "horizons")
     chosen = choose_metrics(metrics)
     follow_up = _follow_up(frame, outcome)
     # Only times that these patients can say something about; a warning says which are left out.
     usable = Setting(outcome, _nobody_at_risk(len(outcome)), follow_up=follow_up, asked=asked).horizons
-    return Patients(frame, outcome, usable, chosen, follow_up), labels
+    return Patients(frame, outcome, usable, chosen, follow_up, together), labels
+
+
+def _column(frame: pd.DataFrame, given: Any, parameter: str) -> Any:
+    """Return the labels in a column that is named, or those that were given."""
+    if not isinstance(given, str):
+        return given
+    if given not in frame:
+        raise ValidationError(f"{parameter} names {given!r}, which is no column of X.", parameter=parameter)
+    return frame[given]
 
 
 def _follow_up(X: pd.DataFrame, y: npt.NDArray[np.void]) -> FollowUp | None:
@@ -229,17 +240,17 @@ class _Plan:
 
     def refits(self, role: Role, estimator: Any, centres: Sequence[Centre]) -> list[Refit]:
         """Return every refit of one model."""
-        n = len(self.patients.y)
+        n, groups = len(self.patients.y), self.patients.groups
         everybody = np.arange(n)
         parts: list[tuple[Any, int, IntArray, IntArray, FloatArray | None]] = []
         if self.resamples:
             parts.append(("whole", 0, everybody, everybody, None))
-        for b, drawn in enumerate(resampled_counts(n, self.resamples, self.random_state)):
+        for b, drawn in enumerate(resampled_counts(n, self.resamples, self.random_state, groups)):
             parts.append(("resample", b, np.flatnonzero(drawn), everybody, drawn[drawn > 0]))
         for k, (train, test) in enumerate(self.dealt()):
             parts.append(("fold", k, train, test, None))
         for c, centre in enumerate(centres):
-            parts.append(("centre", c, others(n, centre), centre.rows, None))
+            parts.append(("centre", c, others(n, centre, groups), centre.rows, None))
         out = []
         for part, number, rows, predicted, counts in parts:
             stream = _MODELS + ("whole", "resample", "fold", "centre").index(part)
@@ -253,7 +264,7 @@ class _Plan:
         y = self.patients.y
         out = []
         for seed in seeds(self.random_state, _FOLDS, self.repeats):
-            out += fold_indices(y, n_folds=self.folds, random_state=seed)
+            out += fold_indices(y, n_folds=self.folds, random_state=seed, groups=self.patients.groups)
         fewest = min(int(y["event"][test].sum()) for _, test in out)
         if fewest < _MIN_EVENTS:
             raise ValidationError(

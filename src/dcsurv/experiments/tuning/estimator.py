@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.tuning.search import tune
@@ -70,7 +70,7 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
     random_state: int = 0
     progress: bool = False
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: npt.ArrayLike | None = None) -> Self:
         """Search on these rows, then fit the best settings to all of them.
 
         Parameters
@@ -79,6 +79,9 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
             Features, one row per patient.
         y : outcome
             Outcomes of the same patients; see :func:`dcsurv.make_outcome`.
+        groups : array-like or None, default None
+            A label per row that rows of one patient share: they stay in one fold, and together where the model divides
+            the rows.
 
         Returns
         -------
@@ -86,12 +89,13 @@ class Tuned(BaseEstimator):  # type: ignore[misc]
             The fitted estimator.
         """
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
-        self.result_ = tune(self.estimator, X, y, **options)
+        self.result_ = tune(self.estimator, X, y, groups=groups, **options)
         self.best_params_ = self.result_.best_params
         best = self.result_.best_estimator()
         if best.get_params().get("random_state", 0) is None:
             best.set_params(random_state=self.random_state)
-        self.estimator_ = best.fit(X, y)
+        asked = groups is not None and has_fit_parameter(best, "groups")
+        self.estimator_ = best.fit(X, y, groups=groups) if asked else best.fit(X, y)
         return self
 
     @property

@@ -25,7 +25,7 @@ from dcsurv.experiments.tuning.trials import TrialResult, TrialRunner, bars, can
 from dcsurv.experiments.tuning.workers import Workers, make_workers
 from dcsurv.models.grid_model import nodes_for
 from dcsurv.search_space import Dimension, TuningError
-from dcsurv.target import Outcome, check_outcome
+from dcsurv.target import Outcome, check_groups, check_outcome
 
 
 def tune(
@@ -37,6 +37,7 @@ def tune(
     space: Literal["default", "paper"] | Mapping[str, Dimension] = "default",
     criterion: str | Sequence[str] | Mapping[str, float] = "CDAUC",
     folds: int | Sequence[tuple[Any, Any]] = 5,
+    groups: Any = None,
     start: Sequence[Mapping[str, Any]] = (),
     keep: float = 0.3,
     trial_timeout: float | None = None,
@@ -74,6 +75,8 @@ def tune(
     folds : int or sequence of tuple, default 5
         Number of folds, stratified by event, or pairs of (training rows, held-out rows) of your own, which must not
         share a row.
+    groups : array-like or None, default None
+        A label per row that rows of one patient share: they stay in one fold.
     start : sequence of mapping, default ()
         Settings to try first. The estimator's own come before them.
     keep : float, default 0.3
@@ -116,16 +119,17 @@ def tune(
     chosen = make_space(space, template, outcome)
     _check_numbers(n_trials, keep, trial_timeout, timeout, workers, cluster, random_state)
     known = [_own_settings(template, chosen, outcome), *(_checked_start(values, chosen) for values in start)]
-    indices = make_indices(folds, outcome, random_state)
+    together = check_groups(groups, len(outcome))
+    indices = make_indices(folds, outcome, random_state, together)
     identity = {
         "model": _model_identity(template, chosen),
-        "data": _digest(*_columns(X), outcome["time"], outcome["event"]),
+        "data": _digest(*_columns(X), outcome["time"], outcome["event"], *([] if together is None else [together])),
         "space": described(chosen),
         "criterion": [list(judged.metrics), judged.weights],
         "folds": f"{len(indices)} folds, {_digest(*(rows for pair in indices for rows in pair))}",
     }
     share = can_share(template, list(chosen))
-    parts = make_folds(template, X, outcome, indices, share=share)
+    parts = make_folds(template, X, outcome, indices, share=share, groups=together)
     runner = clone(template).set_params(preprocess=None) if share else template
     evaluation = TrialRunner(runner, parts, judged, trial_timeout)
     name = type(template).__name__.lower() if study_name is None else study_name

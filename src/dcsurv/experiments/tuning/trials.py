@@ -8,13 +8,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.follow_up import FollowUp, study_follow_up
@@ -46,6 +47,7 @@ class Fold:
     y: Outcome
     X_held_out: Any
     y_held_out: Outcome
+    together: Mapping[str, IntArray] = field(default_factory=dict)  # rows of one patient, if the model asks for them
 
     @cached_property
     def follow_up(self) -> FollowUp:
@@ -135,7 +137,7 @@ class _Course:
 
     def run_fold(self, model: Any, fold: Fold) -> None:
         with watch(lambda epoch, history: self._after_epoch(model, fold, epoch)):
-            model.fit(fold.X, fold.y)
+            model.fit(fold.X, fold.y, **fold.together)
         if getattr(model, "training_summary_", {}).get("stopped_by") == "interrupt":
             raise KeyboardInterrupt  # Ctrl-C ends a training, but here it must end the search
         criterion = self.evaluation.criterion
@@ -188,7 +190,13 @@ class _Course:
 
 
 def make_folds(
-    estimator: Any, X: Any, y: Outcome, indices: Sequence[tuple[IntArray, IntArray]], *, share: bool
+    estimator: Any,
+    X: Any,
+    y: Outcome,
+    indices: Sequence[tuple[IntArray, IntArray]],
+    *,
+    share: bool,
+    groups: IntArray | None = None,
 ) -> list[Fold]:
     """Cut the data into folds; with ``share``, encode the features of each fold once for all trials.
 
@@ -197,12 +205,14 @@ def make_folds(
     rows = X.iloc if isinstance(X, pd.DataFrame) else np.asarray(X)
     out = []
     for train, held_out in indices:
-        fold = Fold(rows[train], y[train], rows[held_out], y[held_out])
+        asked = groups is not None and has_fit_parameter(estimator, "groups")
+        together = {"groups": groups[train]} if groups is not None and asked else {}
+        fold = Fold(rows[train], y[train], rows[held_out], y[held_out], together)
         if share:
             coder = clone(estimator)
             encoded = coder.fit_encoding(fold.X, fold.y)
             held_out_encoded = coder.encode(coder.check_features(fold.X_held_out))
-            fold = Fold(encoded, fold.y, held_out_encoded, fold.y_held_out)
+            fold = replace(fold, X=encoded, X_held_out=held_out_encoded)
         out.append(fold)
     return out
 
@@ -213,14 +223,14 @@ def can_share(estimator: Any, searched: Sequence[str]) -> bool:
 
 
 def make_indices(
-    folds: int | Sequence[tuple[Any, Any]], y: Outcome, random_state: int
+    folds: int | Sequence[tuple[Any, Any]], y: Outcome, random_state: int, groups: IntArray | None = None
 ) -> list[tuple[IntArray, IntArray]]:
     """Return the rows of every fold: dealt with about the same share of events, or the user's own pairs."""
     expected = "a number of folds from 2 on, or pairs of (training rows, held-out rows),"
     if isinstance(folds, int | np.integer):
         if isinstance(folds, bool) or not 2 <= folds <= len(y):
             raise TuningError(f"folds is {folds!r}, but {expected} is expected for {len(y)} patients.")
-        return fold_indices(y, n_folds=int(folds), random_state=random_state)
+        return fold_indices(y, n_folds=int(folds), random_state=random_state, groups=groups)
     everybody = np.arange(len(y))
     try:
         out = [(everybody[np.asarray(train)], everybody[np.asarray(held_out)]) for train, held_out in folds]
@@ -237,6 +247,8 @@ def make_indices(
                 f"pair {number} of folds has {plural(both.size, 'row')} on both sides, row {both[0]} for one. A "
                 "patient to judge a model with must not be one that it was trained on: take them off one side."
             )
+        if groups is not None and np.isin(groups[held_out], groups[train]).any():
+            raise TuningError(f"pair {number} of folds has rows of one group on both sides: take them off one side.")
     return out
 
 

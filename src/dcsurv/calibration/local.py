@@ -18,7 +18,9 @@ from dcsurv.metrics import default_horizons, evaluate
 from dcsurv.metrics.censoring import Censoring, study_censoring
 from dcsurv.models import SurvivalModel
 from dcsurv.models.baseline import thinned
+from dcsurv.models.time_units import other_time_unit
 from dcsurv.plain import plain
+from dcsurv.preprocessing import OutsideTrainingWarning
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, fold_indices
 
 _FOLDS = 5
@@ -138,9 +140,11 @@ def recalibrate(
     moved.fitted_on_ = replace(moved.fitted_on_, digest=digest)
     y = check_outcome(y_local)
     before = model.predict_survival_function(X_local)
+    if unit := other_time_unit(model, y, before):
+        warnings.warn(unit, OutsideTrainingWarning, stacklevel=2)
     found = study_censoring(y, [before], X_local)
     follow_up = found if found.depends else None
-    after = moved.predict_survival_function(X_local)
+    after = moved.curves_for(X_local)
     horizons = default_horizons(y)
     survival, mapped = before.evaluate(horizons), after.evaluate(horizons)
     crossed = _cross_fitted(y, before, maps, follow_up)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,7 @@ def evaluate(
     """Measure a model on patients with known outcomes that it was not fitted to."""
     from dcsurv.cohort.evaluation import Evaluation, evaluate_curves
     from dcsurv.metrics.censoring import study_censoring
+    from dcsurv.models.time_units import other_time_unit
     from dcsurv.persistence import load
 
     fitted = load(model)
@@ -44,7 +46,9 @@ def evaluate(
             "patients is in `dcsurv info`, or in an evaluation on other patients."
         )
     chosen = horizons_for(card, measuring.horizons)
-    curves = fitted.predict_survival_function(cohort.features)
+    curves = fitted.curves_for(cohort.features)
+    if unit := other_time_unit(fitted, cohort.y, curves):
+        note(unit)
     measured = evaluate_curves(
         cohort.y,
         curves,
@@ -86,6 +90,7 @@ def recalibrate(
     """
     from dcsurv.calibration import recalibrate as fit_map
     from dcsurv.persistence import load
+    from dcsurv.preprocessing import OutsideTrainingWarning
 
     o.check_output(output, data, model)
     fitted = load(model)
@@ -98,7 +103,9 @@ def recalibrate(
             f"no event was observed in the {plural(len(cohort), 'patient')}: there is nothing to recalibrate with."
         )
     maps = ("rank",) if keep_ranking else ("horizon", "rank")
-    done = fit_map(fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"[\d,]+ of ", OutsideTrainingWarning)  # said above
+        done = fit_map(fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest)
     done.model.save(output)
     if weights := _weights_follow(done.follow_up):
         note(weights)

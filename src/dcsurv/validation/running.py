@@ -199,7 +199,7 @@ def _patients(X: Any, y: Any, by: Any, horizons: Any, metrics: Any) -> tuple[Pat
 def _follow_up(X: pd.DataFrame, y: npt.NDArray[np.void]) -> FollowUp | None:
     """Return what censoring weights follow, the same for every refit: features, or else the risk that CoxPH sees."""
     try:
-        curves = make_model("coxph").fit(X, y).predict_survival_function(X)
+        curves = make_model("coxph").fit(X, y).curves_for(X)
     except ValueError:
         found = study_follow_up(X, y)
         return found if found.depends else None

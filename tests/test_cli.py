@@ -244,6 +244,7 @@ def test_predictions_do_not_depend_on_chunks_or_format(
         "predict", folder / "cox.safetensors", tmp_path / "later.parquet", "-o", tmp_path / "c.parquet", "--json"
     )
     assert json.loads(told.stdout)["rows"] == 90
+    whole["notes"] = whole["notes"].fillna("")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "c.parquet"), whole, check_dtype=False)
 
 

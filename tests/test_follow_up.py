@@ -450,7 +450,7 @@ def test_check_fit_evaluate_and_info_name_the_feature(folder: Path) -> None:
 def test_predictions_say_how_far_they_reach(folder: Path) -> None:
     done = run("predict", folder / "m.safetensors", folder / "others.csv", "-o", folder / "p.csv")
     table, patients = pd.read_csv(folder / "p.csv"), pd.read_csv(folder / "others.csv")
-    assert table.columns[-1] == "followed_to"
+    assert table.columns[-2] == "followed_to"
     assert np.corrcoef(table["followed_to"], patients["enrolled"])[0, 1] < -0.95
     beyond = int((table["followed_to"] < 8 * 365.25).sum())
     assert 300 < beyond < 600

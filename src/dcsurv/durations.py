@@ -156,13 +156,15 @@ def describe_time(time: float, unit: str | None, *, brief: bool = False) -> str:
     Returns
     -------
     str
-        Whole years as years, other times with the years or months beside.
+        Whole years as years, whole months as months, other times with the years or months beside.
 
     Examples
     --------
     >>> from dcsurv.cohort import describe_time
     >>> describe_time(1826.25, "days"), describe_time(2000, "days"), describe_time(14.5, None)
     ('5 years', '2,000 days (5.5 years)', '14.5')
+    >>> describe_time(365.25 / 2, "days")
+    '6 months'
     """
     known = find_unit(unit)
     word = known[:-1] if known and time == 1 else known or unit or ""
@@ -172,6 +174,9 @@ def describe_time(time: float, unit: str | None, *, brief: bool = False) -> str:
     years = time * DAYS_IN[known] / DAYS_IN["years"]
     if round(years) >= 1 and abs(years - round(years)) < 1e-3 * years:
         return f"{round(years):,} year{'' if round(years) == 1 else 's'}"
+    months = 12 * years
+    if known != "months" and round(months) >= 1 and abs(months - round(months)) < 1e-6 * months:  # as 6m is
+        return f"{round(months):,} month{'' if round(months) == 1 else 's'}"
     if brief:
         return text
     if years >= 1.5:

@@ -201,3 +201,11 @@ def short(value: float) -> str:
         return f"{int(value):,}"
     size = abs(value)
     return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"
+
+
+def fixed(value: float, digits: int = 3) -> str:
+    """Write a measurement with so many decimals; one that is only nearly 0 does not look as if it were: <0.001."""
+    least = 10.0**-digits
+    if 0 < abs(value) < least / 2:
+        return f"<{least:.{digits}f}" if value > 0 else f">-{least:.{digits}f}"
+    return f"{value:.{digits}f}"

@@ -156,7 +156,7 @@ def train_members(
 def _curves(member: SurvivalEstimator, X: Features, nodes: FloatArray | None) -> SurvivalCurves:
     """Return a member's curves at some times, or at all of its nodes, which can be many times as long."""
     if nodes is None:
-        return member.predict_survival_function(X)
+        return member.curves_for(X)
     values = np.empty((len(X), len(nodes)))
     for begin in range(0, len(X), _CHUNK):
         chunk = slice(begin, begin + _CHUNK)

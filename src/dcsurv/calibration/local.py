@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.calibration.maps import make_maps
@@ -18,7 +19,9 @@ from dcsurv.metrics import default_horizons, evaluate
 from dcsurv.metrics.censoring import Censoring, study_censoring
 from dcsurv.models import SurvivalModel
 from dcsurv.models.baseline import thinned
+from dcsurv.models.time_units import other_time_unit
 from dcsurv.plain import plain
+from dcsurv.preprocessing import OutsideTrainingWarning
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, fold_indices
 
 _FOLDS = 5
@@ -99,6 +102,7 @@ def recalibrate(
     maps: Sequence[str] = ("horizon", "rank"),
     name: str | None = None,
     digest: str | None = None,
+    horizons: npt.ArrayLike | None = None,
 ) -> Recalibration:
     """Refit only the maps of a fitted model on a new cohort, such as another hospital's patients.
 
@@ -119,6 +123,8 @@ def recalibrate(
         What the patients are called in the model and its file, such as the name of their table.
     digest : str or None, default None
         SHA-256 of their file, by which it is recognised later.
+    horizons : array-like or None, default None
+        Times at which the change is measured; None: the quartiles of the local event times.
 
     Returns
     -------
@@ -138,17 +144,19 @@ def recalibrate(
     moved.fitted_on_ = replace(moved.fitted_on_, digest=digest)
     y = check_outcome(y_local)
     before = model.predict_survival_function(X_local)
+    if unit := other_time_unit(model, y, before):
+        warnings.warn(unit, OutsideTrainingWarning, stacklevel=2)
     found = study_censoring(y, [before], X_local)
     follow_up = found if found.depends else None
-    after = moved.predict_survival_function(X_local)
-    horizons = default_horizons(y)
-    survival, mapped = before.evaluate(horizons), after.evaluate(horizons)
+    after = moved.curves_for(X_local)
+    when = default_horizons(y) if horizons is None else np.unique(np.asarray(horizons, dtype=np.float64))
+    survival, mapped = before.evaluate(when), after.evaluate(when)
     crossed = _cross_fitted(y, before, maps, follow_up)
-    tables = [_measured(y, curves, horizons, follow_up) for curves in (before, after, crossed) if curves is not None]
+    tables = [_measured(y, curves, when, follow_up) for curves in (before, after, crossed) if curves is not None]
     measured = {"before": tables[0], "after": tables[2] if crossed is not None else None}
     change = np.abs(mapped - survival).mean(axis=0)
     moved.evaluation_ = {
-        "horizons": horizons.tolist(),
+        "horizons": when.tolist(),
         "mean_change": change.tolist(),
         **{when: None if table is None else _rows(table) for when, table in measured.items()},
     }
@@ -156,10 +164,10 @@ def recalibrate(
         model=moved,
         patients=len(y),
         events=int(y["event"].sum()),
-        horizons=horizons,
+        horizons=when,
         mean_change=change,
-        ratio_before=_ratios(tables[0], horizons),
-        ratio_after=_ratios(tables[1], horizons),
+        ratio_before=_ratios(tables[0], when),
+        ratio_after=_ratios(tables[1], when),
         before=tables[0],
         after=measured["after"],
         follow_up=found,

@@ -126,7 +126,7 @@ class Recalibrated(SurvivalModel):
                 "models can be recalibrated with HorizonMap and RankPreservingMap."
             )
         check_is_fitted(self.model)
-        curves = self.model.predict_survival_function(X)
+        curves = self.model.curves_for(X)
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
         follow_up = resolve_follow_up("auto", X, outcome, [curves])
         self.map_ = make_maps(self.maps).fit(outcome, curves, sample_weight, censoring=follow_up or "marginal")

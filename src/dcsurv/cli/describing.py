@@ -81,7 +81,8 @@ def _training(card: ModelCard, inside: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("data", f"{card.data['file']}, SHA-256 {str(card.data['sha256'])[:16]}…"))
     if card.outcome is not None:
         coding = card.outcome.coding.describe().say(option)
-        lines.append(("outcome", f"time {card.outcome.time!r}, event {card.outcome.event!r}: {coding}"))
+        start = f" minus start {card.outcome.start!r}" if card.outcome.start else ""
+        lines.append(("outcome", f"time {card.outcome.time!r}{start}, event {card.outcome.event!r}: {coding}"))
     return lines
 
 

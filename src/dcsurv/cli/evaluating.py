@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,8 @@ from dcsurv.cli.groups import described
 from dcsurv.cli.patients import read_patients
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cli.tables import add, plain_table, show_metrics, show_table
-from dcsurv.cohort import CohortError, ModelCard, describe_time
-from dcsurv.messages import plural
+from dcsurv.cohort import Cohort, CohortError, ModelCard, describe_time, usable_horizons
+from dcsurv.messages import fixed, plural
 
 if TYPE_CHECKING:
     from dcsurv.calibration import Recalibrated
@@ -33,6 +34,7 @@ def evaluate(
     """Measure a model on patients with known outcomes that it was not fitted to."""
     from dcsurv.cohort.evaluation import Evaluation, evaluate_curves
     from dcsurv.metrics.censoring import study_censoring
+    from dcsurv.models.time_units import other_time_unit
     from dcsurv.persistence import load
 
     fitted = load(model)
@@ -44,7 +46,9 @@ def evaluate(
             "patients is in `dcsurv info`, or in an evaluation on other patients."
         )
     chosen = horizons_for(card, measuring.horizons)
-    curves = fitted.predict_survival_function(cohort.features)
+    curves = fitted.curves_for(cohort.features)
+    if unit := other_time_unit(fitted, cohort.y, curves):
+        note(unit)
     measured = evaluate_curves(
         cohort.y,
         curves,
@@ -86,6 +90,7 @@ def recalibrate(
     """
     from dcsurv.calibration import recalibrate as fit_map
     from dcsurv.persistence import load
+    from dcsurv.preprocessing import OutsideTrainingWarning
 
     o.check_output(output, data, model)
     fitted = load(model)
@@ -98,7 +103,12 @@ def recalibrate(
             f"no event was observed in the {plural(len(cohort), 'patient')}: there is nothing to recalibrate with."
         )
     maps = ("rank",) if keep_ranking else ("horizon", "rank")
-    done = fit_map(fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"[\d,]+ of ", OutsideTrainingWarning)  # said above
+        done = fit_map(
+            fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest,
+            horizons=_usable(card, cohort) or None,
+        )  # fmt: skip
     done.model.save(output)
     if weights := _weights_follow(done.follow_up):
         note(weights)
@@ -118,6 +128,14 @@ def recalibrate(
     )
 
 
+def _usable(card: ModelCard, cohort: Cohort) -> list[float]:
+    """Return the horizons of a model that patients can say something about; say which others there are."""
+    usable, unusable = usable_horizons([horizon.time for horizon in card.horizons], cohort.y)
+    for one in unusable:
+        note(f"Nothing is measured at {describe_time(one.time, card.unit)}: {one.describe(card.unit)}.")
+    return usable
+
+
 def _weights_follow(follow_up: FollowUp) -> str:
     """Say what censoring depends on, and with it the weights of the maps."""
     risk = follow_up.describe_risk()
@@ -135,7 +153,7 @@ def _show_change(shell: Shell, done: Any, card: ModelCard) -> None:
     )  # fmt: skip
     rows = zip(done.horizons, done.mean_change, done.ratio_before, done.ratio_after, strict=True)
     for t, change, before, after in rows:
-        add(table, describe_time(float(t), card.unit), f"{change:.3f}", f"{before:.2f}", f"{after:.2f}")
+        add(table, describe_time(float(t), card.unit), fixed(change), f"{before:.2f}", f"{after:.2f}")
     show_table(shell, f"Recalibrated on {done.model.fitted_on_}", table)
 
 

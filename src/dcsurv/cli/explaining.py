@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,8 @@ from dcsurv.messages import plural
 from dcsurv.persistence import write_atomically
 
 _EXPLANATION = "Explanation"
+# Rows unlike training that are named one by one.
+_SHOWN_ROWS = 5
 
 
 @command
@@ -59,6 +62,7 @@ def explain(
     """  # fmt: skip
     from dcsurv.explanation import explain as values_of
     from dcsurv.persistence import load
+    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN, OutsideTrainingWarning
     from dcsurv.report.explained import risk_table, write_explanation
 
     o.check_output(output, data, model, suffixes=(".html", ".csv"))
@@ -89,7 +93,16 @@ def explain(
         raise CohortError(f"--row names row {rows[-1]}, which is not there; there are 1 to {len(features)}.")
     chosen = features.iloc[[one - 1 for one in rows]]
     labels = [f"patient in row {one}" for one in rows]
-    with shell.steps() as step:
+    outside = fitted.look_outside(chosen)
+    if outside is None:
+        note(RANGES_UNKNOWN)
+    else:
+        for place, text in sorted(outside.notes().items())[:_SHOWN_ROWS]:
+            note(f"Row {rows[place]}: {text}.")
+        for text in outside.counts.describe() if len(outside.notes()) > _SHOWN_ROWS else ():
+            note(text)
+    with shell.steps() as step, warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutsideTrainingWarning)  # said above
         step(f"explaining {plural(len(chosen), 'patient')}")
         if output.suffix.lower() == ".csv":
             found = values_of(fitted, chosen, times=times, random_state=seed)

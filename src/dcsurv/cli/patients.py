@@ -16,11 +16,16 @@ def read_patients(
     shell: Shell, data: Path, fitted: Any, outcome: o.OtherOutcomeOptions, reading: o.ReadingOptions
 ) -> Cohort:
     """Read patients for a model, and say what was not as expected."""
+    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
+
     cohort, odd = read_cohort_for(
         fitted, data, time=outcome.time, event=outcome.event, event_values=outcome.event_value or (),
         start=outcome.start, **reading.as_parameters(),
     )  # fmt: skip
     for text in (*cohort.notes, *(one.describe() for one in odd)):
+        note(text)
+    outside = fitted.look_outside(cohort.features)
+    for text in [RANGES_UNKNOWN] if outside is None else outside.counts.describe():
         note(text)
     if cohort.incomplete:
         left_out = "is left out" if cohort.incomplete == 1 else "are left out"

@@ -55,6 +55,15 @@ def predict(
             panel=_PREDICTIONS,
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        described(
+            "--strict",
+            help="Refuse a table with rows that are not like those of training (values outside their range, unknown "
+            "levels, no value at all, cut rows), and horizons beyond all follow-up; write nothing.",
+            panel=_PREDICTIONS,
+        ),
+    ] = False,
     bands: Annotated[
         bool,
         described(
@@ -92,7 +101,7 @@ def predict(
             panel=_PREDICTIONS,
         ),
     ] = None,
-    output: Annotated[Path, o.written_to("Predictions to write: .csv or .parquet; for a folder, a folder.")],
+    output: Annotated[Path, o.written_to("Predictions to write: .csv, .parquet or .xlsx; for a folder, a folder.")],
     shell: Shell,
 ) -> None:
     """Predict every patient of a table, also of one that is larger than memory.
@@ -101,14 +110,16 @@ def predict(
     and survival_T_upper90, the confidence band of --level, if there are bands), with --interval time_lower90, a time
     that the event comes after with that confidence, median (empty where survival stays above one half) and mean_to_T,
     the mean time survived up to the last horizon, and followed_to, until when training patients like this one were
-    followed: what is predicted for later was learnt from others. Columns of the table are found by name; those that
-    the model does not know are ignored.
+    followed: what is predicted for later was learnt from others. Last come notes, on what of the row is not like
+    training (outside training range: age 560 (15 to 100)), whether its prediction is not to be used, and which horizons
+    lie beyond the follow-up. Columns of the table are found by name; those that the model does not know are ignored.
 
     A folder of Parquet files becomes a folder with a file of predictions for each, whose rows are counted from 1. After
     an interruption the same command goes on: files that are done are kept. With --cluster, each file is a task, and the
     workers must find both folders where this machine does.
     """
     from dcsurv.persistence import load
+    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
 
     parts = _parts(data, output)
     if parts is None and cluster is not None:
@@ -117,7 +128,7 @@ def predict(
             remedy="Leave --cluster out: one machine predicts a million patients in minutes.",
         )
     if parts is None:
-        o.check_output(output, data, model, suffixes=(".csv", ".parquet"))
+        o.check_output(output, data, model, suffixes=(".csv", ".parquet", ".xlsx"))
     fitted = load(model)
     card = ModelCard.of(fitted)
     chosen = horizons_for(card, horizons)
@@ -137,14 +148,16 @@ def predict(
         raise CohortError(f"--keep names {clash[0]!r}, which is also the name of a prediction. Rename it in the file.")
     with nullcontext() if cluster is None else on_cluster(cluster), shell.counting("predicting") as count:
         if parts is None:
-            for rows in write_predictions(predictor, form, output):
+            for rows in write_predictions(predictor, form, output, strict=strict):
                 count(rows)
-            found = Counts(predictor.rows, predictor.odd, predictor.beyond)
+            found = Counts.of(predictor)
         else:
             kept_parts, found = sum(part.done for part in parts), Counts()
-            for found in predict_folder(predictor, parts, output, _fingerprint(model)):
+            for found in predict_folder(predictor, parts, output, _fingerprint(model), strict=strict):
                 count(found.rows)
     _note_what_was_odd(found, form)
+    if fitted.training_ranges is None:
+        note(RANGES_UNKNOWN)
     times = ", ".join(horizon.label for horizon in chosen)
     if parts is None or kept_parts < len(parts):
         shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")
@@ -167,6 +180,9 @@ def predict(
             "bands": predictor.bands,
             "interval": predictor.interval,
             "beyond_follow_up": found.beyond,
+            "outside_training_range": 0 if found.outside is None else found.outside.outside,
+            "not_to_be_used": 0 if found.outside is None else found.outside.unusable,
+            "cut_rows": found.cut,
             "counted_as_missing": [
                 {"column": odd.column, "what": odd.what, "count": odd.count, "examples": list(odd.examples)}
                 for odd in found.odd.values()
@@ -191,7 +207,7 @@ def _parts(data: Path, output: Path) -> list[TablePart] | None:
     if not data.is_dir():
         return None
     inside = data.resolve()
-    if output.is_file() or output.suffix in (".csv", ".parquet"):
+    if output.is_file() or output.suffix in (".csv", ".parquet", ".xlsx"):
         raise CohortError(f"{data} is a folder, so that -o must name a folder, too, not {output}.")
     if not output.parent.is_dir():
         raise CohortError(f"the folder {output.parent} does not exist. Create it first.")
@@ -206,8 +222,15 @@ def _fingerprint(model: Path) -> str:
 
 def _note_what_was_odd(found: Counts, form: TableFormat) -> None:
     """Say what the table held that the model did not expect, and for whom it predicts beyond its reach."""
+    for text in () if found.outside is None else found.outside.describe():
+        note(text)
     for odd in found.odd.values():
         note(odd.describe())
+    if found.cut:
+        note(
+            f"{plural(found.cut, 'row')} of {form.path.name} {'is' if found.cut == 1 else 'are'} cut: the cells that "
+            "are not there count as missing."
+        )
     far = [f"{label} ({count:,} of {found.rows:,})" for label, count in found.beyond.items() if count]
     if far:
         note(

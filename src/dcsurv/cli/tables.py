@@ -13,13 +13,14 @@ from rich.text import Text
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cli.words import option
 from dcsurv.cohort import Cohort, Finding, Horizon, ModelCard, describe_time
-from dcsurv.messages import plural, say
+from dcsurv.messages import fixed, plural, say
 
 _SHOWN_COLUMNS = 30
 _PERFECT = (
     "In square brackets: what a perfect model would score on so few patients, on average and at most (in 95 of 100 "
     "cohorts), and p, the chance that it would score no better than this model. Below 0.05 the model is not calibrated."
 )
+_SPREAD = "After ±: the standard deviation over the folds, which is how much the value differs from one to another."
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -107,6 +108,8 @@ def show_metrics(
     shell.show(_meanings({row["metric"] for row in first}))
     if any(row.get("p_value") is not None for rows in columns.values() for row in rows):
         shell.show(_PERFECT, style="dim", markup=False)
+    if any("±" in _cell(row) for rows in columns.values() for row in rows):
+        shell.show(_SPREAD, style="dim", markup=False)
 
 
 def _meanings(names: set[str]) -> Grid:
@@ -126,13 +129,13 @@ def _cell(row: dict[str, Any]) -> str:
 
     if row["value"] is None:
         return "undefined"
-    text = f"{row['value']:.3f}"
+    text = fixed(row["value"])
     if row.get("p_value") is not None:
-        text += f" [{row['floor']:.3f}, {row['null_95']:.3f}; p {p_text(row['p_value'])}]"
+        text += f" [{fixed(row['floor'])}, {fixed(row['null_95'])}; p {p_text(row['p_value'])}]"
     elif row.get("lower") is not None:
-        text += f" ({row['lower']:.3f} to {row['upper']:.3f})"
+        text += f" ({fixed(row['lower'])} to {fixed(row['upper'])})"
     elif row.get("sd") is not None:
-        text += f" ± {row['sd']:.3f}"
+        text += f" ± {fixed(row['sd'])}"
     return text
 
 

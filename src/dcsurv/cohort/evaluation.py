@@ -20,6 +20,7 @@ from dcsurv.messages import plural
 from dcsurv.metrics import evaluate, list_metrics
 from dcsurv.metrics.censoring import study_censoring
 from dcsurv.models import CoxPH, SurvivalModel
+from dcsurv.models.curve_model import held_out_curves
 from dcsurv.plain import plain
 from dcsurv.target import IntArray, train_test_indices
 
@@ -207,7 +208,7 @@ def _measure(
     with warnings.catch_warnings():
         # A level of a category that only test patients have counts as missing; that is part of what is measured.
         warnings.filterwarnings("ignore", message="levels that were not there in fit")
-        curves = model.predict_survival_function(cohort.features.iloc[test])
+        curves = held_out_curves(model, cohort.features.iloc[test])
     if follow_up is None:
         follow_up = study_censoring(cohort.y[test], [curves], cohort.features.iloc[test])
     return evaluate_curves(

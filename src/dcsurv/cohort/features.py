@@ -25,6 +25,8 @@ from dcsurv.cohort.columns import FEW_VALUES, NUMBER_SHARE, Column, known_values
 from dcsurv.cohort.errors import CohortError
 from dcsurv.messages import Message, Parameter, listed, plural
 
+# Longer cells are cut where they are quoted.
+_LONG = 40
 _SEVERAL = {"not a number": "not numbers"}
 
 
@@ -36,6 +38,7 @@ class Odd:
     what: str
     count: int
     examples: tuple[str, ...]
+    cells: tuple[tuple[int, str], ...] = ()  # rows of a table, counted from 0, with what is there
 
     def describe(self) -> str:
         """Return a sentence for the user."""
@@ -49,6 +52,10 @@ class Odd:
     def __add__(self, other: Odd) -> Odd:
         examples = tuple(dict.fromkeys(self.examples + other.examples))
         return Odd(self.column, self.what, self.count + other.count, examples)
+
+    def notes(self) -> dict[int, str]:
+        """Return what to say of each row, by row."""
+        return {row: f"{self.column} {text!r} is {self.what}, taken as missing" for row, text in self.cells}
 
 
 def apply_columns(
@@ -100,6 +107,11 @@ def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
         )
 
 
+def shortened(text: str) -> str:
+    """Return a cell as short as fits in a sentence."""
+    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
+
+
 def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> tuple[pd.Series, Odd | None]:
     values = known_values(values, column.missing_values)
     if column.kind == "number" and values.dtype == np.float64 and not np.isinf(values.to_numpy()).any():
@@ -125,7 +137,9 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
         what = "neither yes nor no"
     if not bad.any():
         return out, None
-    odd = Odd(column.name, what, int(bad.sum()), tuple(examples(known[bad])[:5]))
+    rows = np.flatnonzero(values.notna().to_numpy())[bad.to_numpy(dtype=bool)]
+    cells = tuple((int(row), shortened(str(cell))) for row, cell in zip(rows, known[bad], strict=True))
+    odd = Odd(column.name, what, int(bad.sum()), tuple(examples(known[bad])[:5]), cells)
     if bad.mean() > 1 - NUMBER_SHARE and len(known) >= FEW_VALUES:
         kind = {"number": "numbers", "yes/no": "yes and no"}.get(column.kind, f"one of {listed(levels or (), 8)}")
         raise CohortError(

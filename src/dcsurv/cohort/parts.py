@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.features import Odd
@@ -14,6 +15,9 @@ from dcsurv.cohort.reading import inspect_table
 from dcsurv.messages import needs_extra
 from dcsurv.parallel import results_of
 from dcsurv.persistence import written_atomically
+
+if TYPE_CHECKING:
+    from dcsurv.preprocessing import OutsideCounts
 
 # What the folder of predictions was made with, so that a later run knows whether it may go on there.
 _RECORD = "_predicted.json"
@@ -63,6 +67,10 @@ class Counts:
         Values that had to be taken for missing, by column and reason.
     beyond : dict of str to int, default {}
         For how many patients each horizon lies beyond the follow-up of patients like them.
+    outside : OutsideCounts or None, default None
+        How many of them have values outside the range of training, where that is known.
+    cut : int, default 0
+        How many rows end too early.
 
     Examples
     --------
@@ -74,6 +82,19 @@ class Counts:
     rows: int = 0
     odd: dict[tuple[str, str], Odd] = field(default_factory=dict)
     beyond: dict[str, int] = field(default_factory=dict)
+    outside: OutsideCounts | None = None
+    cut: int = 0
+
+    @classmethod
+    def of(cls, predictor: Predictor) -> Counts:
+        """Return what a predictor has counted so far.
+
+        Parameters
+        ----------
+        predictor : Predictor
+            Which has predicted something.
+        """
+        return cls(predictor.rows, predictor.odd, predictor.beyond, predictor.outside, predictor.cut)
 
     def __add__(self, other: Counts) -> Counts:
         odd = dict(self.odd)
@@ -82,7 +103,9 @@ class Counts:
         beyond = {
             name: self.beyond.get(name, 0) + other.beyond.get(name, 0) for name in {**self.beyond, **other.beyond}
         }
-        return Counts(self.rows + other.rows, odd, beyond)
+        both = self.outside is not None and other.outside is not None
+        outside = self.outside + other.outside if both else self.outside or other.outside  # type: ignore[operator]
+        return Counts(self.rows + other.rows, odd, beyond, outside, self.cut + other.cut)
 
 
 def predict_part(predictor: Predictor, part: TablePart) -> Counts:
@@ -111,7 +134,7 @@ def predict_part(predictor: Predictor, part: TablePart) -> Counts:
         if part.source.name in str(error):
             raise
         raise CohortError(f"{part.source}: {error}") from error
-    return Counts(own.rows, own.odd, own.beyond)
+    return Counts.of(own)
 
 
 def find_parts(folder: Path, output: Path) -> list[TablePart]:
@@ -151,6 +174,8 @@ def predict_folder(
     parts: Iterable[TablePart],
     output: Path,
     made_with: str,
+    *,
+    strict: bool = False,
 ) -> Iterator[Counts]:
     """Predict the parts of a folder; those that are done already are kept.
 
@@ -167,6 +192,8 @@ def predict_folder(
         The folder for the predictions.
     made_with : str
         A fingerprint of the model's file: a folder that another model has begun is refused.
+    strict : bool, default False
+        Whether rows that are not like those of training are refused, in any part, before anything is predicted.
 
     Yields
     ------
@@ -176,6 +203,9 @@ def predict_folder(
     with needs_extra("A Parquet file", "parquet"):
         import pyarrow  # noqa: F401
 
+    parts = list(parts)
+    for part in parts if strict else ():
+        predictor.refuse_unlike(inspect_table(part.source))
     output.mkdir(exist_ok=True)
     record = {"model": made_with, "columns": [*predictor.keep, *predictor.names()]}
     _begin(output, record)

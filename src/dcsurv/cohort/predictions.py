@@ -1,4 +1,4 @@
-"""Predictions for a table of any length, chunk by chunk."""
+"""Predictions for a table of any length, chunk by chunk, with a note on every row that is not like training."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ import pandas as pd
 
 from dcsurv._compile import expect_much, pays
 from dcsurv.cohort.card import ModelCard, levels_of
+from dcsurv.cohort.cut_rows import CutRows
 from dcsurv.cohort.errors import CohortError, no_such_column
 from dcsurv.cohort.features import Odd, apply_columns, require_columns
 from dcsurv.cohort.formats import TableFormat
 from dcsurv.cohort.reading import read_chunks
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import Horizon
-from dcsurv.messages import needs_extra
+from dcsurv.messages import Message, listed, needs_extra, plural
 from dcsurv.persistence import written_atomically
 from dcsurv.target import FloatArray
 
 if TYPE_CHECKING:
     from dcsurv.models import SurvivalModel
+    from dcsurv.preprocessing import OutsideCounts
 
 # Rows that are read at once, of which each is the work of a thread, and patients whose curves stay in its cache.
 _CHUNK, _PIECE = 16_384, 1024
@@ -38,6 +40,10 @@ _INTERVALS = 256
 _DECIMALS = 6
 # Up to so many numbers, pandas has written them before compiled code is ready; larger ones it writes anyway.
 _FEW, _BILLION = 100_000, 1e9
+# Lines of a sheet, of which one has the names.
+_EXCEL_ROWS = 1_048_576
+# Rows that a refusal names.
+_SHOWN_ROWS = 10
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -70,6 +76,10 @@ class Predictor:
         Values that had to be taken for missing, by column and reason.
     beyond : dict of str to int
         Of these patients, for how many each horizon lies beyond what training patients like them were followed.
+    outside : OutsideCounts or None
+        How many of them have values outside the range of training; None before any, and where that is not known.
+    cut : int
+        How many rows of a text file end too early.
 
     Examples
     --------
@@ -94,13 +104,26 @@ class Predictor:
     rows: int = field(default=0, init=False)
     odd: dict[tuple[str, str], Odd] = field(default_factory=dict, init=False)
     beyond: dict[str, int] = field(default_factory=dict, init=False)
+    outside: OutsideCounts | None = field(default=None, init=False)
+    cut: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._levels = levels_of(self.model)
+        # What is said of a row with none, one, two ... of the last horizons beyond the follow-up.
+        late = [horizon.label for horizon in self.horizons if horizon.time > self.model.nodes[-1]]
+        everybody = f"beyond all follow-up, curves held constant: {' '.join(late)}" if late else ""
+        labels = [horizon.label for horizon in self.horizons]
+        early = [labels[: len(labels) - len(late)][len(labels) - count :] for count in range(len(labels) + 1)]
+        such = [f"beyond the follow-up of such patients: {' '.join(some)}" if some else "" for some in early]
+        self._late_notes = np.array(["; ".join(filter(None, (text, everybody))) for text in such], dtype=object)
 
     def names(self) -> list[str]:
-        """Return the names of the predictions, in order."""
-        names = ["row"]
+        """Return the names of the predictions, in order: the row, numbers, and notes."""
+        return ["row", *self.numbers(), "notes"]
+
+    def numbers(self) -> list[str]:
+        """Return the names of the predictions that are numbers, in order."""
+        names = []
         for horizon in self.horizons:
             name = f"survival_{horizon.label}"
             names += [name] if self.bands is None else [name, *_ends(name, self.bands)]
@@ -121,6 +144,52 @@ class Predictor:
         DataFrame
             The predictions of the next patients.
         """
+        for frame, found in in_order(lambda chunk: (chunk[0], self._predicted(*chunk)), self._read(form), _cores()):
+            yield self._table(frame, found)
+
+    def refuse_unlike(self, form: TableFormat) -> None:
+        """Refuse a file with rows that are not like those of training, before anything is predicted.
+
+        Parameters
+        ----------
+        form : TableFormat
+            How the file is read, from :func:`inspect_table`.
+
+        Raises
+        ------
+        CohortError
+            With the first of such rows, and what is wrong with their columns.
+        """
+        beyond = [horizon.label for horizon in self.horizons if horizon.time > self.model.nodes[-1]]
+        if beyond:
+            raise CohortError(
+                f"{listed(beyond)} lies beyond the follow-up of the training patients.",
+                parameter="strict",
+                remedy=Message("Ask for earlier horizons, or leave {strict} out."),
+            )
+        rows, count = 0, 0
+        shown: list[str] = []
+        outside: OutsideCounts | None = None
+        for frame, cut in self._read(form):
+            found = self._looked_at(frame, cut)
+            count += len(found.notes)
+            few = sorted(found.notes)[: _SHOWN_ROWS - len(shown)]
+            shown += [f"row {rows + row + 1}: {found.notes[row]}" for row in few]
+            if found.outside is not None:
+                outside = found.outside if outside is None else outside + found.outside
+            rows += len(frame)
+        if count:
+            more = f"; and {plural(count - len(shown), 'row')} more" if count > len(shown) else ""
+            units = "" if outside is None else "".join(f" {text}" for text in outside.other_units())
+            raise CohortError(
+                f"{count:,} of {plural(rows, 'row')} of {form.path.name} "
+                f"{'is' if count == 1 else 'are'} not like those of training. {'; '.join(shown)}{more}.{units}",
+                parameter="strict",
+                remedy=Message("Correct them, or leave {strict} out: they are predicted with a note then."),
+            )
+
+    def _read(self, form: TableFormat) -> Iterator[tuple[pd.DataFrame, dict[int, str]]]:
+        """Yield the next patients of a file, with notes on rows that end too early."""
         for name in self.keep:
             if name not in form.columns:
                 raise no_such_column(name, "keep", list(form.columns))
@@ -128,9 +197,12 @@ class Predictor:
         needed = [column.name for column in self.card.columns if column.kind != "left out"]
         form = replace(form, verbatim=tuple(name for name in self.keep if name not in needed))
         numbers = [one.name for one in self.card.columns if one.kind == "number" and one.name not in self.keep]
-        read = read_chunks(form, columns=[*needed, *self.keep], rows=_CHUNK, numbers=numbers)
-        for frame, predicted in in_order(lambda chunk: (chunk, self._predicted(chunk)), read, _cores()):
-            yield self._table(frame, *predicted)
+        ends = CutRows(form)
+        first = 0
+        wanted = [*needed, *self.keep, *form.columns[-1:]]
+        for chunk in read_chunks(form, columns=wanted, rows=_CHUNK, numbers=numbers):
+            yield chunk, ends.notes(chunk, first)
+            first += len(chunk)
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predict the patients of a table.
@@ -145,17 +217,29 @@ class Predictor:
         DataFrame
             One row of predictions per row.
         """
-        return self._table(frame, *self._predicted(frame))
+        return self._table(frame, self._predicted(frame, {}))
 
-    def _predicted(self, frame: pd.DataFrame) -> tuple[FloatArray, list[Odd]]:
-        """Return the predictions without the row, one row each, and what was odd; nothing is changed."""
+    def _looked_at(self, frame: pd.DataFrame, cut: dict[int, str]) -> _Chunk:
+        """Return the features of some patients, and what is not like training; nothing is changed."""
+        features, odd = apply_columns(frame, self.card.columns, self._levels)
+        outside = self.model.look_outside(features)
+        parts = [*(() if outside is None else (outside.notes(),)), *(one.notes() for one in odd), cut]
+        notes: dict[int, str] = {}
+        for part in parts:
+            for row, text in part.items():
+                notes[row] = f"{notes[row]}; {text}" if row in notes else text
+        return _Chunk(features, notes, odd, None if outside is None else outside.counts, len(cut))
+
+    def _predicted(self, frame: pd.DataFrame, cut: dict[int, str]) -> _Chunk:
+        """Return what is predicted for some patients; nothing is changed."""
         if len(frame) >= _MANY:
             expect_much()
-        features, odd = apply_columns(frame, self.card.columns, self._levels)
-        out = np.empty((len(self.names()) - 1, len(frame)))
+        found = self._looked_at(frame, cut)
+        out = np.empty((len(self.numbers()), len(frame)))
         for start in range(0, len(frame), _PIECE):
-            self._write(features.iloc[start : start + _PIECE], out[:, start : start + _PIECE])
-        return np.round(out, _DECIMALS, out=out), odd
+            self._write(found.features.iloc[start : start + _PIECE], out[:, start : start + _PIECE])
+        found.numbers = np.round(out, _DECIMALS, out=out)
+        return found
 
     def _write(self, features: pd.DataFrame, out: FloatArray) -> None:
         """Predict a few patients, one row of ``out`` for each prediction."""
@@ -171,24 +255,46 @@ class Predictor:
             rows = [row for three in zip(survival, band.lower.T, band.upper.T, strict=True) for row in three]
         rows += list(1 - survival)
         if self.interval is not None:
-            rows.append(self.model.predict_interval(features, self.interval).lower)
+            rows.append(self.model.interval_of(prepared, self.interval, both=False)[0])
         last = self.horizons[-1].time
         rows += [curves.median(), _restricted_mean(curves, last), self.model.followed_to_of(prepared)]
         for target, row in zip(out, rows, strict=True):
             target[:] = row
 
-    def _table(self, frame: pd.DataFrame, predicted: FloatArray, odd: list[Odd]) -> pd.DataFrame:
-        """Give rows their numbers, and count what was odd and whose horizons lie beyond the follow-up."""
-        for one in odd:
+    def _table(self, frame: pd.DataFrame, found: _Chunk) -> pd.DataFrame:
+        """Give rows their numbers and notes, and count what was odd and whose horizons lie beyond the follow-up."""
+        assert found.numbers is not None
+        for one in found.odd:
             key = (one.column, one.what)
-            self.odd[key] = self.odd[key] + one if key in self.odd else one
+            self.odd[key] = self.odd[key] + one if key in self.odd else replace(one, cells=())
+        if found.outside is not None:
+            self.outside = found.outside if self.outside is None else self.outside + found.outside
+        self.cut += found.cut
+        count = np.zeros(len(frame), dtype=np.int64)
         for horizon in self.horizons:
-            late = int((predicted[-1] < horizon.time).sum())
-            self.beyond[horizon.label] = self.beyond.get(horizon.label, 0) + late
+            late = found.numbers[-1] < horizon.time
+            count += late
+            self.beyond[horizon.label] = self.beyond.get(horizon.label, 0) + int(late.sum())
+        notes = self._late_notes[count]
+        for row, text in found.notes.items():
+            notes[row] = f"{text}; {notes[row]}" if notes[row] else text
         out: dict[str, Any] = {"row": np.arange(self.rows + 1, self.rows + len(frame) + 1)}
         out |= {name: frame[name].to_numpy() for name in self.keep}
         self.rows += len(frame)
-        return pd.DataFrame(out | dict(zip(self.names()[1:], predicted, strict=True)), copy=False)
+        out |= dict(zip(self.numbers(), found.numbers, strict=True))
+        return pd.DataFrame(out | {"notes": notes}, copy=False)
+
+
+@dataclass
+class _Chunk:
+    """Some patients: their features, what is not like training, and their predictions, one row each."""
+
+    features: pd.DataFrame
+    notes: dict[int, str]
+    odd: list[Odd]
+    outside: OutsideCounts | None
+    cut: int
+    numbers: FloatArray | None = None
 
 
 def in_order(function: Callable[[_Item], _Found], items: Iterable[_Item], n_threads: int) -> Iterator[_Found]:
@@ -233,9 +339,9 @@ def _restricted_mean(curves: SurvivalCurves, end: float) -> FloatArray:
 
 
 def write_predictions(
-    predictor: Predictor, form: TableFormat, path: Path, *, may_be_empty: bool = False
+    predictor: Predictor, form: TableFormat, path: Path, *, strict: bool = False, may_be_empty: bool = False
 ) -> Iterator[int]:
-    """Write the predictions of a file to CSV or Parquet, all or nothing.
+    """Write the predictions of a file to CSV, Parquet or Excel, all or nothing.
 
     Parameters
     ----------
@@ -244,7 +350,9 @@ def write_predictions(
     form : TableFormat
         How the file with the patients is read, from :func:`inspect_table`.
     path : Path
-        The file to write, ``.csv`` or ``.parquet``.
+        The file to write, ``.csv``, ``.parquet`` or ``.xlsx``.
+    strict : bool, default False
+        Whether rows that are not like those of training are refused before anything is predicted.
     may_be_empty : bool, default False
         Whether a file without patients becomes one without predictions; otherwise it is refused.
 
@@ -253,9 +361,11 @@ def write_predictions(
     int
         The number of rows so far; the file is there when there are no more.
     """
-    writer = _parquet_writer if path.suffix.lower() == ".parquet" else _csv_writer
+    writer = {".parquet": _parquet_writer, ".xlsx": _excel_writer}.get(path.suffix.lower(), _csv_writer)
     from dcsurv.training import one_thread
 
+    if strict:
+        predictor.refuse_unlike(form)
     # Threads have chunks of their own, so that none needs help with its products.
     with one_thread(), written_atomically(path) as stream, writer(stream, predictor, form) as write:
         for predicted in predictor.chunks(form):
@@ -275,7 +385,7 @@ def _csv_writer(stream: BinaryIO, predictor: Predictor, form: TableFormat) -> It
         nonlocal header
         for name in predictor.keep:  # dates are written alike in every chunk
             predicted[name] = predicted[name].map(str, na_action="ignore")
-        numbers = predicted[predictor.names()[1:]].to_numpy().T
+        numbers = predicted[predictor.numbers()].to_numpy().T
         plain = pays(numbers.size, _FEW) and not ((numbers < 0) | (numbers >= _BILLION)).any()
         (predicted.head(0) if plain else predicted).to_csv(stream, index=False, header=header)
         header = False
@@ -292,11 +402,19 @@ def _lines(predicted: pd.DataFrame, keep: Sequence[str], numbers: FloatArray) ->
     first = int(predicted["row"].iloc[0])
     values = np.ascontiguousarray(numbers)
     out = np.empty(len(predicted) * (WIDTH * (len(values) + 1) + 2), dtype=np.uint8)
+    noted = predicted["notes"].to_numpy()
+    quoted = {text: _quoted(text) for text in set(noted.tolist())}
     if not keep:
-        return out[: write_numbers(values, first, out)].tobytes()
-    lines = out[: write_numbers(values, 0, out)].tobytes().decode("ascii").splitlines()
-    kept = ([_quoted(cell) for cell in predicted[name]] for name in keep)
-    text = "\n".join(map(",".join, zip(map(str, predicted["row"]), *kept, lines, strict=True)))
+        written = out[: write_numbers(values, first, out)].tobytes()
+        if list(quoted) == [""]:
+            return written.replace(b"\n", b",\n")
+        lines = written.decode("ascii").splitlines()
+        columns = [lines]
+    else:
+        lines = out[: write_numbers(values, 0, out)].tobytes().decode("ascii").splitlines()
+        kept = ([_quoted(cell) for cell in predicted[name]] for name in keep)
+        columns = [[str(row) for row in predicted["row"]], *kept, lines]
+    text = "\n".join(map(",".join, zip(*columns, map(quoted.__getitem__, noted), strict=True)))
     return f"{text}\n".encode()
 
 
@@ -317,8 +435,9 @@ def _parquet_writer(
 
     kept = _kept_types(form, predictor.keep)
     texts = [name for name in predictor.keep if pa.types.is_string(kept[name])]
-    numbers = {name: pa.float64() for name in predictor.names()[1:]}
-    schema = pa.schema({"row": pa.int64(), **{name: kept[name] for name in predictor.keep}, **numbers})
+    numbers = {name: pa.float64() for name in predictor.numbers()}
+    columns = {"row": pa.int64(), **{name: kept[name] for name in predictor.keep}, **numbers, "notes": pa.string()}
+    schema = pa.schema(columns)
 
     def write(predicted: pd.DataFrame) -> None:
         for name in texts:
@@ -327,6 +446,41 @@ def _parquet_writer(
 
     with pq.ParquetWriter(stream, schema) as file:
         yield write
+
+
+@contextmanager
+def _excel_writer(
+    stream: BinaryIO, predictor: Predictor, form: TableFormat
+) -> Iterator[Callable[[pd.DataFrame], None]]:
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    workbook = Workbook(write_only=True)
+    sheet = workbook.create_sheet("predictions")
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return None if pd.isna(value) else str(value) if getattr(value, "tzinfo", None) else value
+        if not value:
+            return None
+        written = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", value))
+        written.data_type = "s"  # text, also where it looks like a formula
+        return written
+
+    def write(predicted: pd.DataFrame) -> None:
+        if predictor.rows >= _EXCEL_ROWS:
+            raise CohortError(
+                f"{form.path.name} has more rows than a sheet of Excel can have ({_EXCEL_ROWS:,}).",
+                parameter="path",
+                remedy="Write the predictions to a file that ends in .csv or .parquet.",
+            )
+        for row in predicted.astype(object).itertuples(index=False):
+            sheet.append([cell(value) for value in row])
+
+    sheet.append([cell(name) for name in ["row", *predictor.keep, *predictor.names()[1:]]])
+    yield write
+    workbook.save(stream)
 
 
 def _kept_types(form: TableFormat, keep: Sequence[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dcsurv.experiments.plan import Plan, Task
 from dcsurv.experiments.store import ResultStore, Row, compact
 from dcsurv.follow_up import study_follow_up
 from dcsurv.metrics import evaluate, list_metrics
+from dcsurv.models.curve_model import held_out_curves
 from dcsurv.target import train_test_indices
 
 _PAPER_BOOTSTRAPS = 10
@@ -146,7 +147,7 @@ def fit_and_score(task: Task) -> tuple[Row, SurvivalCurves]:
     if getattr(model, "training_summary_", {}).get("stopped_by") == "interrupt":
         raise KeyboardInterrupt  # a model cut short must not be kept as a result
     fitted = time.perf_counter()
-    curves = model.predict_survival_function(X.iloc[test])
+    curves = held_out_curves(model, X.iloc[test])
     predicted = time.perf_counter()
     curves = compact(curves)
     row = {

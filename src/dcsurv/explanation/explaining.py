@@ -21,7 +21,7 @@ from dcsurv.target import FloatArray
 Method: TypeAlias = Literal["auto", "exact", "sampled"]
 
 # Mixtures that enumeration may take; more are sampled.
-_MOST_MIXTURES = 1_000_000
+_MOST_MIXTURES = 250_000
 # Pairs of permutations of all patients together, and the least of each.
 _PAIRS, _LEAST_PAIRS = 24_000, 16
 _N_TIMES = 40
@@ -70,7 +70,7 @@ def explain(
     method : {"auto", "exact", "sampled"}, default "auto"
         ``"exact"``: all coalitions of features, 2 to the power of their number for each pair of patient and background.
         ``"sampled"``: random orders, each also backwards, with a standard error. ``"auto"``: exact where that takes at
-        most a million predictions, such as for 39 patients with 8 features, otherwise sampled.
+        most a quarter of a million predictions, such as for 9 patients with 8 features, otherwise sampled.
     n_pairs : int or None, default None
         Orders (each also backwards) to sample for every patient, at least 2. None: two with everybody of the
         background for few patients, fewer for many, and never below 16.

@@ -261,14 +261,16 @@ class Explanation:
         raise ValueError(f"kind is {kind!r}, but 'waterfall', 'bands' or 'beeswarm' is expected.")
 
     def _numbers(self) -> FloatArray:
-        """Return where each patient's value lies among all, from 0 to 1, (n, p); NaN for groups and missing values."""
+        """Return where each patient's value lies among all, from 0 to 1, (n, p); NaN where there is no order."""
         out = np.full((len(self), len(self.features)), np.nan)
         for k, members in enumerate(self.groups.values()):
             if len(members) > 1:
                 continue
             column = self.data[members[0]]
+            if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.ordered:
+                column = column.cat.codes.where(column.notna())
             if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
-                column = pd.Series(pd.factorize(column, sort=True)[0], index=column.index).where(column.notna())
+                continue  # levels of a category are neither low nor high
             ranks = column.astype(np.float64).rank(method="average").to_numpy()
             low, high = np.nanmin(ranks, initial=np.inf), np.nanmax(ranks, initial=-np.inf)
             out[:, k] = 0.5 if low >= high else (ranks - low) / (high - low)

@@ -203,7 +203,7 @@ def permutation_importance(
     def predict(table: pd.DataFrame) -> FloatArray:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "survival was asked for at", UserWarning)
-            return model.predict_survival_function(table.to_numpy() if as_array else table, grid).values
+            return model.curves_for(table.to_numpy() if as_array else table, grid).values
 
     own_curves = predict(frame)
     followed = censoring.take(rows) if isinstance(censoring, FollowUp) else None

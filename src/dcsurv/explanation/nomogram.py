@@ -159,7 +159,7 @@ def _risks(
             one[name] = float(frame[name].astype(np.float64).median())
             log_hazard += float(part["coef"].iloc[0] * one[name].iloc[0])
     named = getattr(model, "feature_names_in_", None) is not None
-    survival = model.predict_survival_function(one if named else one.to_numpy(), when).values[0]
+    survival = model.curves_for(one if named else one.to_numpy(), when).values[0]
     top = sum(max(row["points"] for row in rows if row["feature"] == name) for name in {row["feature"] for row in rows})
     totals = np.linspace(0, top, 101)
     hazard = -np.log(np.clip(survival, 1e-300, 1.0))

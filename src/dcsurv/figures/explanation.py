@@ -176,7 +176,7 @@ def beeswarm(values: FloatArray, ranks: FloatArray, features: Sequence[str], *, 
     values : array of shape (n, p)
         How much each feature raises the risk of each patient.
     ranks : array of shape (n, p)
-        Where the patient's value lies among all, from 0 (lowest) to 1; NaN is grey.
+        Where the patient's value lies among all, from 0 (lowest) to 1; NaN, such as for a category, is grey.
     features : sequence of str
         Names of the features.
     when : str
@@ -209,7 +209,9 @@ def beeswarm(values: FloatArray, ranks: FloatArray, features: Sequence[str], *, 
         mark("middle", color=PALE, marker="o", markersize=4),
         mark("high value", color=_RAISES, marker="o", markersize=4),
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=3, columnspacing=1, handletextpad=0.1)
+    if np.isnan(ranks[:, kept]).any():
+        handles.append(mark("no order", color=GREY, marker="o", markersize=4))
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, columnspacing=1, handletextpad=0.1)
     return figure
 
 
@@ -391,15 +393,17 @@ def nomogram(points: pd.DataFrame, risks: pd.DataFrame, *, unit: str | None = No
 
 
 def _scale(ax: Axes, row: int, name: str, marks: Sequence[tuple[float, str]], span: float) -> None:
-    """Draw one line with its marks; texts that would cover their neighbour are left out."""
+    """Draw one line with its marks; a text that would cover its neighbour goes above the line if there is room."""
     ax.axis("off")
     places = [place for place, _ in marks]
     ax.plot([min(places, default=0.0), max(places, default=0.0)], [row, row], color=DARK, linewidth=0.8)
     ax.text(-0.01, row, name, ha="right", va="center", fontsize=8.5, color=DARK, transform=ax.get_yaxis_transform())
-    free = -np.inf
+    free = [-np.inf, -np.inf]  # below the line, and above
     for place, text in sorted(marks):
         ax.plot([place, place], [row, row + 0.14], color=DARK, linewidth=0.8)
         half = 0.0085 * max(len(text), 2) * span
-        if place - half >= free:
-            ax.text(place, row + 0.2, text, ha="center", va="top", fontsize=7.5, color=DARK)
-            free = place + half
+        above = int(place - half < free[0])
+        if place - half >= free[above]:
+            y, side = (row - 0.06, "bottom") if above else (row + 0.2, "top")
+            ax.text(place, y, text, ha="center", va=side, fontsize=7.5, color=DARK)
+            free[above] = place + half

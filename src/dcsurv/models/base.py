@@ -18,7 +18,7 @@ from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
 from dcsurv.models.time_bounds import TimeBounds, TimeInterval
 from dcsurv.persistence import Arrays, Header, save
-from dcsurv.preprocessing import Population
+from dcsurv.preprocessing import Population, Ranges
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome, check_sample_weight
 
 
@@ -85,6 +85,11 @@ class SurvivalModel(CurveModel):
             f"{type(self).__name__} is one model, and a band needs the spread of several. Fit an ensemble: "
             "dcsurv.CalibratedEnsemble()."
         )
+
+    @property
+    def training_ranges(self) -> Ranges | None:
+        """Between which values the features of the training patients lay; None if that is not known."""
+        return None if self.population_ is None else self.population_.ranges
 
     @property
     def has_band(self) -> bool:
@@ -159,7 +164,7 @@ class SurvivalModel(CurveModel):
             nodes[:] = [own]
             return np.stack(three, axis=1)
 
-        lower, survival, upper = np.moveaxis(self._in_chunks(X, ends), 1, 0)
+        lower, survival, upper = np.moveaxis(self._in_chunks(X, ends, look=3), 1, 0)
         if nodes[0][-1] > self.nodes[-1]:
             warn_of_late(nodes[0][-1], self.nodes[-1])
         return Band(nodes[0], lower, survival, upper)
@@ -220,19 +225,33 @@ class SurvivalModel(CurveModel):
         if side not in ("lower", "both"):
             raise ValueError(f"side is {side!r}, but 'lower' or 'both' is expected.")
         check_is_fitted(self)
-        bounds = self.time_bounds_
-        if bounds is None:
+        if self.time_bounds_ is None:
             raise ValueError(
                 f"this {type(self).__name__} has not seen how its curves meet patients that it was not trained on. "
                 "Show it some, model.calibrate_interval(X, y), or fit a CalibratedEnsemble, which leaves out its own."
             )
 
         def ends(chunk: Features) -> FloatArray:
-            found = bounds.interval(self.curves_of(chunk), self.groups_of(chunk), 1 - confidence, both=side == "both")
-            return np.stack(found, axis=1)
+            return np.stack(self.interval_of(chunk, confidence, both=side == "both"), axis=1)
 
-        lower, upper = self._in_chunks(X, ends).T
+        lower, upper = self._in_chunks(X, ends, look=3).T
         return TimeInterval(lower, upper)
+
+    def interval_of(self, prepared: Features, confidence: float, *, both: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds of :meth:`predict_interval` for a chunk of patients.
+
+        Parameters
+        ----------
+        prepared : array of shape (n, columns)
+            Prepared features.
+        confidence : float
+            Of the interval.
+        both : bool
+            Whether there is an upper bound, too.
+        """
+        assert self.time_bounds_ is not None
+        curves, groups = self.curves_of(prepared), self.groups_of(prepared)
+        return self.time_bounds_.interval(curves, groups, 1 - confidence, both=both)
 
     def calibrate_interval(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn the bounds of :meth:`predict_interval` from patients whom the model was not trained on.
@@ -253,7 +272,7 @@ class SurvivalModel(CurveModel):
         SurvivalModel
             The model itself.
         """
-        curves = self.predict_survival_function(X)
+        curves = self.curves_for(X)
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(outcome))
         self.time_bounds_ = self.bounds_from(outcome, curves, self._in_chunks(X, self.groups_of), weight)
@@ -297,7 +316,7 @@ class SurvivalModel(CurveModel):
         """
         from dcsurv.metrics import concordance_index_td
 
-        return concordance_index_td(y, self.predict_survival_function(X), sample_weight=sample_weight)
+        return concordance_index_td(y, self.curves_for(X), sample_weight=sample_weight)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to one file without pickle and without rows of patients; see :func:`dcsurv.load`.

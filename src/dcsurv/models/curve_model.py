@@ -15,6 +15,7 @@ from dcsurv._learn import BaseEstimator, check_is_fitted
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.curve_parts import CurveParts
+from dcsurv.preprocessing import Outside, OutsideTrainingWarning, Ranges
 from dcsurv.target import FloatArray, IntArray
 
 Features: TypeAlias = npt.NDArray[np.float32]
@@ -82,6 +83,11 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             Nodes, survival and how to read it.
         """
 
+    @property
+    def training_ranges(self) -> Ranges | None:
+        """Between which values the features of the training patients lay; None if that is not known."""
+        return None
+
     def numbers_per_row(self) -> int:
         """Return how many numbers a prediction holds in memory for each patient."""
         return 4 * len(self.nodes)
@@ -137,6 +143,26 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             ``np.asarray(curves)`` is the plain array that scikit-survival returns with ``return_array=True``;
             ``curves[i]`` is one patient's function.
         """
+        return self._curves(X, times, look=4)
+
+    def curves_for(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
+        """Predict survival curves without a word about patients unlike those of training, as validation does.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+        times : array-like or None, default None
+            Strictly ascending times to predict for; None: the model's own nodes.
+
+        Returns
+        -------
+        SurvivalCurves
+            Those of :meth:`predict_survival_function`.
+        """
+        return self._curves(X, times, look=0)
+
+    def _curves(self, X: Any, times: npt.ArrayLike | None, *, look: int) -> SurvivalCurves:
         check_is_fitted(self)
         followed: list[FloatArray] = []
         first: list[CurveParts] = []
@@ -150,7 +176,7 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             first[:] = first or [parts._replace(survival=parts.survival[:0])]
             return parts.survival
 
-        values = self._in_chunks(X, survival)
+        values = self._in_chunks(X, survival, look=look)
         curves = SurvivalCurves(
             first[0].times,
             values,
@@ -194,7 +220,7 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         array of shape (n,)
             Higher is worse.
         """
-        return self._in_chunks(X, lambda chunk: -self.curves_of(chunk).rmst())
+        return self._in_chunks(X, lambda chunk: -self.curves_of(chunk).rmst(), look=3)
 
     def predict_followed_to(self, X: Any) -> FloatArray:
         """Return until when training patients with such features were followed; see :class:`FollowUp`.
@@ -213,6 +239,25 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             Times.
         """
         return self._in_chunks(X, self.followed_to_of)
+
+    def look_outside(self, X: Any) -> Outside | None:
+        """Compare patients with those that the model was trained on.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like
+            Features, as in :meth:`predict_survival_function`.
+
+        Returns
+        -------
+        Outside or None
+            Which values lie outside the range of training; None if the model, from an older file, does not know it.
+        """
+        check_is_fitted(self)
+        ranges = self.training_ranges
+        if ranges is None:
+            return None
+        return ranges.look(self.check_features(X))
 
     def groups_of(self, prepared: Features) -> IntArray:
         """Return in which group of alike follow-up each patient is.
@@ -246,10 +291,18 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         """
         return np.full(len(prepared), np.nan) if self.follow_up_ is None else self.follow_up_.followed_to(prepared)
 
-    def _in_chunks(self, X: Any, predict: Callable[[Features], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Check features and predict from them, preprocessed, in chunks that keep memory small."""
+    def _in_chunks(self, X: Any, predict: Callable[[Features], npt.NDArray[Any]], *, look: int = 0) -> npt.NDArray[Any]:
+        """Check features and predict from them, preprocessed, in chunks that keep memory small.
+
+        With ``look``, how many calls up the line is to be blamed, warn of patients whose predictions are not to be
+        used, and of columns with many values outside the range of training.
+        """
         check_is_fitted(self)
         features = self.check_features(X)
+        if look and (ranges := self.training_ranges) is not None:
+            counts = ranges.look(features).counts
+            if counts.deserves_warning:
+                warnings.warn(" ".join(counts.describe()), OutsideTrainingWarning, stacklevel=look)
         by_row = features.iloc if isinstance(features, pd.DataFrame) else features
         size = max(1, _CHUNK_NUMBERS // self.numbers_per_row())
         out = None
@@ -260,6 +313,26 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             out[start : start + size] = part
         assert out is not None  # check_features refuses an empty X
         return out
+
+
+def held_out_curves(model: Any, X: Any) -> SurvivalCurves:
+    """Return the curves of held-out patients by a model of any make, without a word on those unlike training.
+
+    They are part of what is measured.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model, or a pipeline that ends with one.
+    X : DataFrame or array-like
+        Features.
+    """
+    if isinstance(model, CurveModel):
+        return model.curves_for(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutsideTrainingWarning)
+        curves: SurvivalCurves = model.predict_survival_function(X)
+    return curves
 
 
 def warn_of_late(asked: float, last: float) -> None:

@@ -245,6 +245,7 @@ class SurvivalEstimator(SurvivalModel):
             "patients": len(y),
             "events": int(y["event"].sum()),
             "last_time": float(y["time"].max()),
+            "median_time": float(np.median(y["time"])),
             "weighted": weighted,
             **summary,
         }
@@ -359,7 +360,14 @@ class SurvivalEstimator(SurvivalModel):
         return self.encode(X)
 
     def encode(self, features: Any) -> Features:
-        """Return checked features as the numbers that the model computes with."""
+        """Return checked features as the numbers that the model computes with.
+
+        Values far outside the range of training are taken for its edge: no model has learnt anything there, and some
+        would answer with certain death or none.
+        """
+        ranges = self.training_ranges
+        if ranges is not None:
+            features = ranges.clamped(features)
         if self.preprocessor_ is None:
             return np.require(features, dtype=np.float32, requirements="W")
         out = np.asarray(self.preprocessor_.transform(features), dtype=np.float32)

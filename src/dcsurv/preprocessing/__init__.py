@@ -2,5 +2,14 @@
 
 from dcsurv.preprocessing.population import FeatureSummary, Population
 from dcsurv.preprocessing.preprocessor import Preprocessor
+from dcsurv.preprocessing.ranges import Outside, OutsideCounts, OutsideTrainingWarning, Ranges
 
-__all__ = ["FeatureSummary", "Population", "Preprocessor"]
+__all__ = [
+    "FeatureSummary",
+    "Outside",
+    "OutsideCounts",
+    "OutsideTrainingWarning",
+    "Population",
+    "Preprocessor",
+    "Ranges",
+]

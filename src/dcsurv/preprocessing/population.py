@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 
 from dcsurv._frames import as_pandas
 from dcsurv.plain import level_text
+from dcsurv.preprocessing.ranges import Ranges, edges_of
 from dcsurv.preprocessing.rules import is_number
 from dcsurv.target import FloatArray
 
@@ -45,6 +47,8 @@ class FeatureSummary:
         Whether all numbers are whole.
     missing : float, default 0.0
         Share of patients without a value.
+    edges : tuple of float or None, default None
+        Between which round numbers all of its numbers lie; None for levels, and where a file does not know.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class FeatureSummary:
     levels: bool
     whole: bool = False
     missing: float = 0.0
+    edges: tuple[float, float] | None = None
 
     def drawn(self, shares: FloatArray) -> npt.NDArray[Any]:
         """Return the values at shares.
@@ -91,8 +96,8 @@ class FeatureSummary:
 class Population:
     """A cohort in summary: quantiles or pooled levels of every feature, and how features go together.
 
-    No extreme value of a patient is in it: a range ends where fewer than five patients lie beyond, and levels with
-    fewer than five patients are pooled with others. Numbers are rounded.
+    No extreme value of a patient is in it: quantiles end where fewer than five patients lie beyond, edges are round
+    numbers further out, and levels with fewer than five patients are pooled with others. Numbers are rounded.
 
     Parameters
     ----------
@@ -133,6 +138,7 @@ class Population:
         if not isinstance(table, pd.DataFrame):
             array = np.asarray(table)
             table = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])])
+        whole = table
         if len(table) > _MOST_ROWS:
             table = table.iloc[np.linspace(0, len(table) - 1, _MOST_ROWS).astype(np.int64)]
         features, scores = [], []
@@ -140,7 +146,7 @@ class Population:
             column = table[name].infer_objects()
             numeric = is_number(column)
             summary, score = _numbers(str(name), column) if numeric else _levels(str(name), column)
-            features.append(summary)
+            features.append(replace(summary, edges=_edges(whole[name])) if numeric else summary)
             scores.append(score)
         return cls(tuple(features), _correlation(scores) if len(features) <= _MOST_CORRELATED else None)
 
@@ -169,6 +175,20 @@ class Population:
             gaps = rng.random(n_patients) < feature.missing
             out[feature.name] = column.mask(gaps) if gaps.any() and not gaps.all() else column
         return pd.DataFrame(out)
+
+    @cached_property
+    def ranges(self) -> Ranges | None:
+        """Between which values its numbers lay; None if an older file does not know."""
+        numbers = [(k, one, one.edges) for k, one in enumerate(self.features) if one.edges is not None]
+        if not numbers and any(one.is_number for one in self.features):
+            return None
+        return Ranges(
+            np.array([k for k, _, _ in numbers], dtype=np.int64),
+            tuple(one.name for _, one, _ in numbers),
+            np.array([edges[0] for _, _, edges in numbers]),
+            np.array([edges[1] for _, _, edges in numbers]),
+            np.array([float(one.drawn(np.array([0.5]))[0]) for _, one, _ in numbers]),
+        )
 
     def _spread_out(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Return shares of every feature for made-up patients, evenly spread and dependent as the features are."""
@@ -211,7 +231,14 @@ class Population:
             What :meth:`get_state` returned.
         """
         features = tuple(
-            FeatureSummary(**{**one, "values": tuple(one["values"]), "at": tuple(one["at"])})
+            FeatureSummary(
+                **{
+                    **one,
+                    "values": tuple(one["values"]),
+                    "at": tuple(one["at"]),
+                    "edges": tuple(one["edges"]) if one.get("edges") else None,
+                }
+            )
             for one in state["features"]
         )
         if any(len(one.values) != len(one.at) or not one.values for one in features):
@@ -246,6 +273,12 @@ def _numbers(name: str, column: pd.Series) -> tuple[FeatureSummary, FloatArray]:
         quantiles = tuple(_rounded(float(value)) for value in np.quantile(known, at))
         summary = FeatureSummary(name, quantiles, _shares(at), False, whole, missing)
     return summary, _normal_scores(values)
+
+
+def _edges(column: pd.Series) -> tuple[float, float] | None:
+    values = column.infer_objects().to_numpy(np.float64, na_value=np.nan)
+    known = values[np.isfinite(values)]
+    return edges_of(known) if len(known) else None
 
 
 def _levels(name: str, column: pd.Series) -> tuple[FeatureSummary, FloatArray]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
+from dcsurv.messages import fixed
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -176,7 +178,7 @@ def number(value: float | None, digits: int = 3) -> str:
     """Print a number with fixed digits; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return NOT_COMPUTED
-    text = f"{value:.{digits}f}"
+    text = fixed(value, digits) if value > 0 else f"{value:.{digits}f}"
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text.replace("-", "−")
 
 

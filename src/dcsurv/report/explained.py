@@ -23,6 +23,8 @@ from dcsurv.report.hazards import nomogram_picture
 from dcsurv.report.write import Report, draw_pictures, move_figures, render_page
 
 # Patients who get a part of their own; of more, the page is about all of them together.
+# Patients unlike training that the page names.
+_MOST_NOTES = 5
 _MOST_SINGLE = 3
 _N_TIMES = 40
 _FEATURES_SHOWN = 12
@@ -164,6 +166,9 @@ def _sections(asked: _Asked) -> list[Section]:
 def _summary(asked: _Asked) -> Section:
     section = Section("risks", "What is predicted")
     section.warn("This page is about patients of the table. Handle it as you handle their records.")
+    outside = asked.model.look_outside(asked.X)
+    for row, text in sorted(() if outside is None else outside.notes().items())[:_MOST_NOTES]:
+        section.warn(f"{asked.labels[row]}: {text}.")
     found = asked.found
     shown = range(min(len(asked.X), _MOST_SINGLE))
     rows = []

@@ -19,6 +19,7 @@ from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons
 from dcsurv.metrics.censoring import study_censoring
 from dcsurv.nonparametric import kaplan_meier
+from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
 from dcsurv.target import FloatArray, IntArray, Outcome, check_outcome
 
 MOST_PATIENTS_DRAWN = 6
@@ -125,7 +126,7 @@ class Study:
         """Predict for rows in the form in which the caller's features came."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "survival was asked for at", UserWarning)
-            out: SurvivalCurves = self.model.predict_survival_function(self.features(frame), times)
+            out: SurvivalCurves = self.model.curves_for(self.features(frame), times)
         return out
 
     def features(self, frame: pd.DataFrame) -> Any:
@@ -167,10 +168,12 @@ def make_study(
     remarks: list[str] = []
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        curves = model.predict_survival_function(X)
+        curves = model.curves_for(X)
         inside = model.before_recalibration()
-        before = None if inside is None else inside.predict_survival_function(X)
-        reference_curves = None if reference is None else reference.predict_survival_function(X)
+        before = None if inside is None else inside.curves_for(X)
+        reference_curves = None if reference is None else reference.curves_for(X)
+        outside = model.look_outside(X)
+    remarks += [RANGES_UNKNOWN] if outside is None else outside.counts.describe()
     for warning in heard:
         if issubclass(warning.category, UserWarning) and str(warning.message) not in remarks:
             remarks.append(str(warning.message))

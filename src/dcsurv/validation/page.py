@@ -13,7 +13,7 @@ import pandas as pd
 
 from dcsurv.durations import describe_time
 from dcsurv.figures import save
-from dcsurv.messages import plural
+from dcsurv.messages import fixed, plural
 from dcsurv.persistence import write_atomically
 from dcsurv.plain import plain
 from dcsurv.validation.instability import Instability
@@ -209,9 +209,9 @@ def named(row: Mapping[Hashable, Any], unit: str | None) -> str:
 
 def number(value: float) -> str:
     """Return a number with three decimals, or a dash."""
-    return f"{value:.3f}" if np.isfinite(value) else "–"
+    return fixed(value) if np.isfinite(value) else "–"
 
 
 def interval(low: float, high: float) -> str:
     """Return an interval, or nothing."""
-    return f"{low:.3f} to {high:.3f}" if np.isfinite(low) and np.isfinite(high) else ""
+    return f"{fixed(low)} to {fixed(high)}" if np.isfinite(low) and np.isfinite(high) else ""

@@ -23,6 +23,7 @@ from dcsurv.follow_up import FollowUp
 from dcsurv.messages import InputError
 from dcsurv.metrics import Metric, Setting
 from dcsurv.metrics.evaluation import PreparedMetrics, Values
+from dcsurv.models.curve_model import held_out_curves
 from dcsurv.target import FloatArray, IntArray
 
 # Whose fit it is: the model that is validated, or the one that it is compared with.
@@ -188,7 +189,7 @@ def fit_and_predict(refit: Refit) -> tuple[Row, SurvivalCurves]:
     """Fit, predict and measure; return what is kept."""
     patients = refit.patients
     model = _fitted(refit)
-    curves = _read(model.predict_survival_function(patients.X.iloc[refit.predicted]), patients.nodes)
+    curves = _read(held_out_curves(model, patients.X.iloc[refit.predicted]), patients.nodes)
     row: Row = {"role": refit.role, "part": refit.part, "number": refit.number}
     if refit.part == "whole":
         row["apparent"] = _records(patients.measured(curves).once(None))

@@ -210,7 +210,7 @@ def _column(frame: pd.DataFrame, given: Any, parameter: str) -> Any:
 def _follow_up(X: pd.DataFrame, y: npt.NDArray[np.void]) -> FollowUp | None:
     """Return what censoring weights follow, the same for every refit: features, or else the risk that CoxPH sees."""
     try:
-        curves = make_model("coxph").fit(X, y).predict_survival_function(X)
+        curves = make_model("coxph").fit(X, y).curves_for(X)
     except ValueError:
         found = study_follow_up(X, y)
         return found if found.depends else None

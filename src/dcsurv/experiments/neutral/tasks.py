@@ -29,6 +29,7 @@ from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.follow_up import study_follow_up
 from dcsurv.kinds import make_model
 from dcsurv.metrics import evaluate
+from dcsurv.models.curve_model import held_out_curves
 
 # The Cox model of the check, under a name that no model has.
 REFERENCE: Final = "the published Cox model"
@@ -151,7 +152,7 @@ def score_task(task: NeutralTask) -> tuple[Row, None]:
         "n_test": len(test),
         "cpu_seconds": round(seconds, 3),
         "not_comparable": why_not_comparable(cohort, task.fold) if task.model == REFERENCE else "",
-        "scores": scores_of(model.predict_survival_function(cohort.X.iloc[test]), cohort, task.fold),
+        "scores": scores_of(held_out_curves(model, cohort.X.iloc[test]), cohort, task.fold),
         "settings": task.settings,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
     }

@@ -21,6 +21,7 @@ from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.messages import plural
 from dcsurv.models import NetworkEstimator, SurvivalEstimator
+from dcsurv.models.curve_model import held_out_curves
 from dcsurv.search_space import TuningError
 from dcsurv.target import IntArray, Outcome, fold_indices
 from dcsurv.training import one_thread, watch
@@ -141,7 +142,7 @@ class _Course:
         if getattr(model, "training_summary_", {}).get("stopped_by") == "interrupt":
             raise KeyboardInterrupt  # Ctrl-C ends a training, but here it must end the search
         criterion = self.evaluation.criterion
-        curves = model.predict_survival_function(fold.X_held_out)
+        curves = held_out_curves(model, fold.X_held_out)
         self.measured.append(criterion.measure(fold.y_held_out, curves, fold.follow_up))
         if len(self.measured) < len(self.evaluation.folds):
             self._reach(FOLD_STEP * len(self.measured), criterion.upward(criterion.objectives(self.measured)))

@@ -13,7 +13,7 @@ from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import inspect_table
 from dcsurv.messages import needs_extra
 from dcsurv.parallel import results_of
-from dcsurv.persistence import written_atomically
+from dcsurv.writing import remove_leftovers, written_atomically
 
 # What the folder of predictions was made with, so that a later run knows whether it may go on there.
 _RECORD = "_predicted.json"
@@ -192,8 +192,8 @@ def _begin(output: Path, record: Mapping[str, object]) -> None:
     if path.is_file():
         if json.loads(path.read_text(encoding="utf-8")) != record:
             raise CohortError(f"{output} holds predictions of another model, or other ones. Name another folder.")
-        for half in output.rglob(".*.part"):
-            half.unlink()
+        for folder in (output, *(one for one in output.rglob("*") if one.is_dir())):
+            remove_leftovers(folder)
         return
     if any(output.iterdir()):
         raise CohortError(f"the folder {output} holds something else. Name a new or an empty one.")

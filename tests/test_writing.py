@@ -105,7 +105,7 @@ def test_files_that_belong_together_are_all_there_or_none(
     assert contents(tmp_path) == {**new, "mine.txt": b"not a page"}
 
 
-# A child for every other line of the code that writes, which is killed there; then the next one that writes to the folder.
+# A child for every other line of the code that writes, killed there; then the next one that writes to the folder.
 LIVES = """
 import json, os, shutil, signal, sys
 from pathlib import Path

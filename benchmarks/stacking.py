@@ -39,10 +39,10 @@ from dcsurv.experiments.neutral.tasks import random_state
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.kinds import make_model
 from dcsurv.models.network import NetworkEstimator, as_random_state
-from dcsurv.persistence import write_atomically
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import fold_indices, train_test_indices
 from dcsurv.training import one_thread
+from dcsurv.writing import write_atomically
 from studies import RESULTS, Rows, markdown, run_missing
 
 OUT = RESULTS / "stacking"

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from dcsurv.experiments.peers import PEERS
 from dcsurv.kinds import make_model
-from dcsurv.persistence import write_atomically
+from dcsurv.writing import write_atomically
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 # By their registered names: the model that is judged, and the one that it has to beat.

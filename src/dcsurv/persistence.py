@@ -10,17 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dcsurv.kinds import kind_in_file, kinds
 from dcsurv.plain import plain
+from dcsurv.writing import write_atomically
 
 FORMAT = 1
 
@@ -59,39 +57,6 @@ def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays
     entry = json.dumps({"header": text, "sha256": _digest(text, contiguous)})
     data = to_bytes(contiguous, {_ENTRY: entry})
     write_atomically(Path(path), data)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, also after a power failure."""
-    with written_atomically(path) as stream:
-        stream.write(data)
-
-
-@contextmanager
-def written_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to write that is there whole at the end of the block, or not at all if the block fails.
-
-    It is written beside its place, as ``.NAME.*.part``, and then moved there, so that no reader ever meets half of it.
-    """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's files are for the owner alone
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    if os.name == "posix":  # the new name must reach the disk as well
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -198,9 +163,3 @@ def _digest(text: str, arrays: Arrays) -> str:
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -26,7 +26,7 @@ from dcsurv.cohort import (
     write_predictions,
 )
 from dcsurv.messages import plural
-from dcsurv.persistence import write_atomically
+from dcsurv.writing import check_folder_writable, make_folder, together, where_now, write_atomically
 
 _HORIZONS = "2y,5y,10y"
 # The files that are written, with what they are.
@@ -52,12 +52,14 @@ def demo(
     started = clock.monotonic()
     if output.exists() and not output.is_dir():
         raise CohortError(f"-o names {output}, which is a file. Name a folder.")
-    output.mkdir(parents=True, exist_ok=True)
-    write_atomically(output / _TABLE, _metabric().to_csv(index=False).encode())
-    cohort = read_cohort(output / _TABLE, time="days", event="died", unit="days")
-    show_cohort(shell, cohort)
-    shell.show()
-    card, kind, predicted = _run(shell, output, cohort, computing)
+    check_folder_writable(output)
+    with together(output):
+        make_folder(output)
+        write_atomically(output / _TABLE, _metabric().to_csv(index=False).encode())
+        cohort = read_cohort(where_now(output / _TABLE), time="days", event="died", unit="days")
+        show_cohort(shell, cohort)
+        shell.show()
+        card, kind, predicted = _run(shell, output, cohort, computing)
     show_evaluation(shell, card, kind)
     _show_files(shell, output, predicted, clock.monotonic() - started)
     if computing.quick:
@@ -93,7 +95,7 @@ def _run(shell: Shell, output: Path, cohort: Cohort, computing: o.ComputingOptio
         step("predicting the held-out patients")
         write_atomically(output / _NEWCOMERS, cohort.features.iloc[held.test].to_csv(index=False).encode())
         predictor = Predictor(held.model, card, horizons, bands=0.9)
-        for _ in write_predictions(predictor, inspect_table(output / _NEWCOMERS), output / _PREDICTIONS):
+        for _ in write_predictions(predictor, inspect_table(where_now(output / _NEWCOMERS)), output / _PREDICTIONS):
             pass
         step("writing the report")
         report_held_out(

@@ -15,7 +15,7 @@ from dcsurv.cohort import CohortError, ModelCard, apply_columns, describe_time, 
 from dcsurv.cohort.card import levels_of
 from dcsurv.cohort.features import require_columns
 from dcsurv.messages import plural
-from dcsurv.persistence import write_atomically
+from dcsurv.writing import write_atomically
 
 _EXPLANATION = "Explanation"
 # Rows unlike training that are named one by one.
@@ -67,8 +67,13 @@ def explain(
 
     o.check_output(output, data, model, suffixes=(".html", ".csv"))
     numbers = output.with_suffix(".csv")
-    if numbers != output and numbers.exists() and numbers.samefile(data):
-        raise CohortError(f"the numbers of the page would go to {numbers}, which is read here. Give -o another name.")
+    if numbers != output:
+        o.check_page(output, data, model)
+        if numbers.exists() and numbers.samefile(data):
+            raise CohortError(
+                f"the numbers of the page would go to {numbers}, which is read here. Give -o another name."
+            )
+        o.check_output(numbers, model)
     fitted = load(model)
     card = ModelCard.of(fitted)
     last = float(fitted.nodes[-1])

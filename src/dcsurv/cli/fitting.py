@@ -34,6 +34,7 @@ from dcsurv.cohort import (
 )
 from dcsurv.messages import plural, say
 from dcsurv.parallel import on_cluster, watch_tasks
+from dcsurv.writing import together
 
 
 @command
@@ -68,9 +69,10 @@ def fit(
     few events on everybody in turn. Then the model that is written is fitted to all patients. The numbers tell how good
     this way of fitting is on new patients.
     """
-    o.check_output(output, data)
+    given = [data] if settings is None else [data, settings]
+    o.check_output(output, *given)
     if report is not None:
-        o.check_output(report, data, output, suffixes=(".html",), option="--report")
+        o.check_page(report, *given, output, option="--report")
     evaluation.check(report)
     cohort = ask_cohort(data, outcome, features, reading)
     show_cohort(shell, cohort)
@@ -162,7 +164,7 @@ def _train_and_save(
     if by is EvaluateBy.CV:  # which has a bar of its own
         found = _cross_validated(shell, estimator, cohort, horizons, how, computing, cluster)
     trained_on = f"fitted to all {plural(len(cohort), 'patient')}"
-    with shell.steps() as step, watch(step.epoch), watch_tasks(step.tasks):
+    with together(output.parent), shell.steps() as step, watch(step.epoch), watch_tasks(step.tasks):
         if by is EvaluateBy.HOLDOUT:
             with _offering_none():
                 held = hold_out(estimator, cohort, horizons, seed=seed, n_bootstrap=how.bootstrap, progress=step)

@@ -14,6 +14,7 @@ import typer
 from dcsurv.cli.groups import DescribedOption, OptionGroup, described
 from dcsurv.cohort import Cohort
 from dcsurv.cohort.errors import CohortError
+from dcsurv.writing import check_folder_writable, check_writable
 
 # Panels of the help, in which options stand that belong to no group.
 TRAINING, EVALUATION, OUTPUT = "Training", "Evaluation", "Output"
@@ -325,7 +326,26 @@ def check_output(path: Path, *sources: Path, suffixes: tuple[str, ...] = (), opt
         raise CohortError(f"the folder {path.parent} does not exist. Create it first.")
     if any(path.exists() and source.exists() and path.samefile(source) for source in sources):
         raise CohortError(f"{option} names {path}, which is read here. Name another file.")
-    if any(path.resolve() == source.resolve() for source in sources):
+    if any(os.path.realpath(path) == os.path.realpath(source) for source in sources):
         raise CohortError(f"{path} is named twice, for two things that would overwrite each other. Name two files.")
     if suffixes and path.suffix.lower() not in suffixes:
         raise CohortError(f"{option} names {path.name}, but a name that ends in {' or '.join(suffixes)} is expected.")
+    check_writable(path)
+
+
+def check_page(path: Path, *sources: Path, option: str = "-o") -> None:
+    """Refuse a page that cannot be written, or the folder of figures beside it, before hours are spent on it."""
+    check_output(path, *sources, suffixes=(".html",), option=option)
+    figures = path.with_name(f"{path.stem}_figures")
+    if figures.exists() and not figures.is_dir():
+        raise CohortError(f"the figures go to the folder {figures}, which is a file. Give {option} another name.")
+    check_folder_writable(figures)
+
+
+def check_folder(folder: Path, option: str = "-o") -> None:
+    """Refuse a folder for results that cannot be written to, before hours are spent on it."""
+    if folder.exists() and not folder.is_dir():
+        raise CohortError(f"{option} names the file {folder}. Name a folder.")
+    if not folder.parent.is_dir():
+        raise CohortError(f"the folder {folder.parent} does not exist. Create it first.")
+    check_folder_writable(folder)

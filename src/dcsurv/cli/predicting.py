@@ -209,8 +209,7 @@ def _parts(data: Path, output: Path) -> list[TablePart] | None:
     inside = data.resolve()
     if output.is_file() or output.suffix in (".csv", ".parquet", ".xlsx"):
         raise CohortError(f"{data} is a folder, so that -o must name a folder, too, not {output}.")
-    if not output.parent.is_dir():
-        raise CohortError(f"the folder {output.parent} does not exist. Create it first.")
+    o.check_folder(output)
     if inside == output.resolve() or inside in output.resolve().parents:
         raise CohortError(f"-o names {output}, which is in the folder that is read. Name another one.")
     return find_parts(data, output)

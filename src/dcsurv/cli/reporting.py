@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,8 +69,10 @@ def report(
     """Write an HTML report about a model on patients that it was not fitted to, with figures as SVG and PNG."""
     from dcsurv.models import CoxPH
     from dcsurv.persistence import load
+    from dcsurv.report import write_report
 
-    o.check_output(output, data, model, suffixes=(".html",))
+    given = [one for one in (data, model, train, *(local or ()), validation) if one is not None]
+    o.check_page(output, *given)
     validated = _read_validation(validation)
     fitted = load(model)
     card = ModelCard.of(fitted)
@@ -88,7 +89,7 @@ def report(
             step("fitting CoxPH for comparison")
             reference = _treated_alike(CoxPH(time_unit=card.unit).fit(before.features, before.y), fitted, locals_)
         step(f"writing {output}")
-        made = write_page(
+        made = write_report(
             output, fitted, cohort.features, cohort.y,
             X_train=None if before is None else before.features, y_train=None if before is None else before.y,
             reference=reference, horizons=_times(horizons_for(card, measuring.horizons)), unit=card.unit,
@@ -148,26 +149,14 @@ def report_held_out(
     path: Path, held: Any, cohort: Cohort, horizons: list[Horizon], bootstrap: int, seed: int, file_holds: str
 ) -> Any:
     """Write the report of a model on the patients that were held out from it; the file may hold another one."""
-    return write_page(
+    from dcsurv.report import write_report
+
+    return write_report(
         path, held.model, cohort.features.iloc[held.test], cohort.y[held.test],
         X_train=cohort.features.iloc[held.train], y_train=cohort.y[held.train], reference=held.reference,
         horizons=_times(horizons), unit=cohort.unit, data_name=cohort.name, outcome=cohort.outcome,
         file_holds=file_holds, n_bootstrap=bootstrap, random_state=seed,
     )  # fmt: skip
-
-
-def write_page(path: Path, *arguments: Any, **options: Any) -> Any:
-    """Write a report; if that fails, no folder with some of its figures stays behind."""
-    from dcsurv.report import write_report
-
-    figures = path.with_name(f"{path.stem}_figures")
-    there_before = figures.exists()
-    try:
-        return write_report(path, *arguments, **options)
-    except BaseException:
-        if not there_before:
-            shutil.rmtree(figures, ignore_errors=True)
-        raise
 
 
 def _times(horizons: list[Horizon]) -> list[float]:

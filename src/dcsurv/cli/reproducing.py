@@ -69,6 +69,8 @@ def reproduce(
     from dcsurv.experiments.plan import PlanError
     from dcsurv.experiments.reproduce import reproduce as make
 
+    if output.exists() and not output.is_dir():
+        fail("Nothing was run", f"-o names the file {output}. Name a folder.", WRONG_USE)
     if workers is None:
         workers = 1 if cluster else o.cores()
     try:

@@ -12,10 +12,11 @@ from dcsurv.cli.choices import build
 from dcsurv.cli.data import ask_cohort, fit_command
 from dcsurv.cli.fitting import refuse
 from dcsurv.cli.groups import OptionGroup, described
-from dcsurv.cli.shell import INTERRUPTED, Shell, err, fail
+from dcsurv.cli.shell import INTERRUPTED, Shell, fail
 from dcsurv.cli.tables import add, plain_table, show_cohort, show_table
 from dcsurv.cohort import Cohort, check_cohort, require_features
 from dcsurv.messages import plural
+from dcsurv.writing import together
 
 _DEFAULT_MODEL = "dcs"
 
@@ -117,6 +118,10 @@ def tune(
     from dcsurv.experiments.tuning import save_settings
 
     o.check_output(output, data, *search.files, suffixes=(".json",))
+    for path in search.files:
+        o.check_output(path, data, option="--storage")
+    if figures is not None:
+        o.check_folder(figures, option="--figures")
     cohort = ask_cohort(data, outcome, features, reading)
     show_cohort(shell, cohort)
     refuse(check_cohort(cohort))
@@ -128,19 +133,22 @@ def tune(
     )  # fmt: skip
     found = _search(estimator, part, search, computing, cluster)
     labels = dict(zip(found.criterion.labels, _as_tuple(found.best_value), strict=True))
+    own = found.own_value
     tuned_on = {
         "file": cohort.name, "sha256": cohort.digest, "patients": len(part), "all": search.all_patients,
         "seed": computing.seed,
     }  # fmt: skip
     counts = {str(state): int(number) for state, number in found.trials["state"].value_counts().items()}
-    save_settings(
-        output, found.best_estimator(), criterion=list(labels), value=found.best_value, trials=counts, tuned_on=tuned_on
-    )
-    drawn = [] if figures is None else found.save_figures(figures)
+    with together(output.parent):
+        save_settings(
+            output, found.best_estimator(), criterion=list(labels), value=found.best_value,
+            own_value=found.own_value, trials=counts, tuned_on=tuned_on,
+        )  # fmt: skip
+        drawn = [] if figures is None else found.save_figures(figures)
     words = "all patients" if search.all_patients else f"the part that fit --seed {computing.seed} trains on"
     _show_best(shell, found, f"on {plural(len(part), 'patient')} ({words})")
     folds = _folds(search, computing)
-    shell.say(", ".join(f"{name} {value:.4f}" for name, value in labels.items()) + f", mean over {folds} folds.")
+    shell.say(f"{_values(labels)}, mean over {folds} folds. {_own_words(found)}")
     kept = None if model in (_DEFAULT_MODEL, "calibrated") else model  # which settings of DCS are for by default
     shell.say(f"{output}: {fit_command(data, outcome, features, reading, computing, settings=output, model=kept)}")
     shell.result(
@@ -149,6 +157,7 @@ def tune(
             "figures": [str(path) for path in drawn],
             "best": found.best_params,
             "value": labels,
+            "own_value": None if own is None else dict(zip(found.criterion.labels, _as_tuple(own), strict=True)),
             "trials": counts,
             "tuned_on": tuned_on,
             "data": cohort.to_dict(),
@@ -169,7 +178,7 @@ def _search(
             space=search.space, criterion=search.metrics,  # type: ignore[arg-type]
             folds=_folds(search, computing), storage=search.storage, workers=1 if cluster else computing.workers,
             cluster=cluster, timeout=search.timeout, trial_timeout=search.trial_timeout,
-            random_state=computing.seed, progress=err.is_terminal,
+            random_state=computing.seed, progress=True,
         )  # fmt: skip
     except KeyboardInterrupt:
         goes_on = "the same command goes on from there."
@@ -186,8 +195,22 @@ def _show_best(shell: Shell, found: Any, whom: str) -> None:
     table = plain_table("setting", "value")
     for name, value in found.best_params.items():
         add(table, name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    show_table(shell, f"Best of {plural(len(found.trials), 'trial')} {whom}", table)
+    show_table(shell, f"Best of {plural(found.n_trials, 'trial')} {whom}", table)
     shell.show()
+
+
+def _values(labels: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in labels.items())
+
+
+def _own_words(found: Any) -> str:
+    """Say how good the settings are that the model comes with."""
+    if found.own_value is None:
+        return "The settings that the model comes with were not carried through all folds."
+    if found.own_value == found.best_value:
+        return "These are the settings that the model comes with: nothing better was found."
+    own = dict(zip(found.criterion.labels, _as_tuple(found.own_value), strict=True))
+    return f"The settings that the model comes with: {_values(own)}."
 
 
 def training_part(cohort: Cohort, seed: int) -> Cohort:

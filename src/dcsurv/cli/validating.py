@@ -90,7 +90,7 @@ def validate(
     """
     from dcsurv.validation import validate as run
 
-    _check_folder(output)
+    o.check_folder(output)
     table = read_table(data, **reading.as_parameters())
     by = None if design.by is None else clean_name(design.by)
     if by is not None and by not in table.frame:
@@ -122,13 +122,6 @@ def validate(
     kept = "coxph" if found.verdict is not None and found.verdict.text == "keep CoxPH" else model
     shell.say(f"Next: {fit_command(data, outcome, features, reading, computing, model=kept, settings=settings)}")
     shell.result({"folder": str(output), "data": cohort.to_dict(), **found.to_dict()})
-
-
-def _check_folder(output: Path) -> None:
-    if output.exists() and not output.is_dir():
-        raise CohortError(f"-o names the file {output}. Name a folder.")
-    if not output.parent.is_dir():
-        raise CohortError(f"the folder {output.parent} does not exist. Create it first.")
 
 
 def _labels(table: Table, by: str | None, cohort: Cohort) -> Any:

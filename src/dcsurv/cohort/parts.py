@@ -14,7 +14,7 @@ from dcsurv.cohort.predictions import Predictor, write_predictions
 from dcsurv.cohort.reading import inspect_table
 from dcsurv.messages import needs_extra
 from dcsurv.parallel import results_of
-from dcsurv.persistence import written_atomically
+from dcsurv.writing import remove_leftovers, written_atomically
 
 if TYPE_CHECKING:
     from dcsurv.preprocessing import OutsideCounts
@@ -222,8 +222,8 @@ def _begin(output: Path, record: Mapping[str, object]) -> None:
     if path.is_file():
         if json.loads(path.read_text(encoding="utf-8")) != record:
             raise CohortError(f"{output} holds predictions of another model, or other ones. Name another folder.")
-        for half in output.rglob(".*.part"):
-            half.unlink()
+        for folder in (output, *(one for one in output.rglob("*") if one.is_dir())):
+            remove_leftovers(folder)
         return
     if any(output.iterdir()):
         raise CohortError(f"the folder {output} holds something else. Name a new or an empty one.")

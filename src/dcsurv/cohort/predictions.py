@@ -23,8 +23,8 @@ from dcsurv.cohort.reading import read_chunks
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import Horizon
 from dcsurv.messages import Message, listed, needs_extra, plural
-from dcsurv.persistence import written_atomically
 from dcsurv.target import FloatArray
+from dcsurv.writing import written_atomically
 
 if TYPE_CHECKING:
     from dcsurv.models import SurvivalModel

@@ -15,7 +15,7 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.messages import about_left
-from dcsurv.parallel import connected
+from dcsurv.parallel import connected, in_each_process
 from dcsurv.training import one_thread
 
 # Seconds between two lines of progress where there is no terminal.
@@ -157,7 +157,8 @@ def _with_joblib(tasks: Sequence[Job], work: Work, *, n_jobs: int) -> Iterator[T
     import joblib
 
     with joblib.parallel_config(backend="loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        pool = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
+        how = in_each_process()
+        pool = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1, **how)
         yield from pool(joblib.delayed(attempt)(work, task) for task in tasks)
 
 

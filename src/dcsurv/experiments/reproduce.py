@@ -21,8 +21,8 @@ from dcsurv.experiments.plan import ABLATIONS, CALIBRATED, PAPER_MODELS, PAPER_N
 from dcsurv.experiments.reproduced_tables import paper_tables, repeated_tables
 from dcsurv.experiments.runner import Results, run, stored
 from dcsurv.experiments.tables import PRINTED, PublishedTable
-from dcsurv.persistence import write_atomically
 from dcsurv.target import train_test_indices
+from dcsurv.writing import make_folder, remove_file, together, write_atomically
 
 Protocol: TypeAlias = Literal["paper", "repeated"]
 
@@ -147,10 +147,7 @@ def reproduce(
     if protocol == "paper":
         chosen = list(models or (*PAPER_MODELS, *ABLATIONS))
         plan = Plan(datasets, chosen, (PAPER_SPLIT,), n_bootstrap=200, changes=changes)
-        results = out.results["paper"] = run(plan, out.folder, **common)  # type: ignore[arg-type]
-        for table in paper_tables(results.rows, datasets):
-            out.add(table)
-        _paper_figures(out, results, datasets)
+        out.results["paper"] = run(plan, out.folder, **common)  # type: ignore[arg-type]
     else:
         here = [name for name, peer in PEERS.items() if peer.installed()]
         chosen = list(models or (*PAPER_MODELS, CALIBRATED, *here))
@@ -164,10 +161,16 @@ def reproduce(
                 raise PlanError(f"{out.folder / 'rows'} has no row of this comparison: nothing to make tables of.")
             out.left_out += _not_there(plan, results.rows)
         out.results["repeated"] = results
-        for table in repeated_tables(results.rows):
-            out.add(table)
-    _write_readme(out, protocol)
-    _remove_stale(out)
+    with together(out.folder):
+        if protocol == "paper":
+            for table in paper_tables(out.results["paper"].rows, datasets):
+                out.add(table)
+            _paper_figures(out, out.results["paper"], datasets)
+        else:
+            for table in repeated_tables(results.rows):
+                out.add(table)
+        _write_readme(out, protocol)
+        _remove_stale(out)
     return out
 
 
@@ -197,12 +200,12 @@ def _remove_stale(out: Reproduction) -> None:
     made = {path.name for path in out.figure_files}
     for path in [*(out.folder / "tables").glob("*.*"), *(out.folder / "figures").glob("*.*")]:
         if path.stem not in out.tables and path.name not in made:
-            path.unlink()
+            remove_file(path)
 
 
 def _paper_figures(out: Reproduction, results: Results, datasets: Sequence[str]) -> None:
     place = out.folder / "figures"
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     drawn = {
         "figure-3": figures.events_per_node({"support": paper_data.figure_3("support")}),
         "figure-S-1": figures.comparable_pairs(paper_data.supplement_figure_1()),

@@ -24,8 +24,8 @@ import numpy as np
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.plan import FORMAT, PlanError
-from dcsurv.persistence import write_atomically
 from dcsurv.plain import plain
+from dcsurv.writing import check_folder_writable, remove_leftovers, write_atomically
 
 Row = dict[str, Any]
 
@@ -45,10 +45,9 @@ class ResultStore:
     def prepare(self) -> None:
         """Make the folders and find out whether results can be written; raise PlanError if not."""
         try:
+            check_folder_writable(self.folder)
             for name in self._folders:
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
-            write_atomically(self.folder / ".writable", b"yes")
-            (self.folder / ".writable").unlink()
         except OSError as error:
             raise PlanError(f"results cannot be written to {self.folder}: {error.strerror or error}.") from error
         free = shutil.disk_usage(self.folder).free
@@ -125,9 +124,8 @@ class ResultStore:
 
     def remove_leftovers(self) -> None:
         """Delete temporary files of a run that was killed while writing."""
-        for pattern in (".*.part", "*/.*.part"):
-            for path in self.folder.glob(pattern):
-                path.unlink(missing_ok=True)
+        for folder in (self.folder, *(self.folder / name for name in self._folders)):
+            remove_leftovers(folder)
 
     def _set_aside(self, path: Path) -> None:
         place = self.folder / "damaged"

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from dcsurv.experiments.plan import PAPER_NETWORKS
-from dcsurv.persistence import write_atomically
+from dcsurv.writing import make_folder, together, write_atomically
 
 # Metric -> (name in the printed tables, table of the paper).
 PRINTED: Final = {
@@ -229,10 +229,11 @@ class PublishedTable:
 
     def write(self, folder: Path) -> None:
         """Write NAME.csv (numbers), NAME.md and NAME.tex (cells)."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f"{self.name}.csv", self.numbers.to_csv(index=False).encode())
-        write_atomically(folder / f"{self.name}.md", self.markdown().encode())
-        write_atomically(folder / f"{self.name}.tex", self.latex().encode())
+        with together(folder):
+            make_folder(folder)
+            write_atomically(folder / f"{self.name}.csv", self.numbers.to_csv(index=False).encode())
+            write_atomically(folder / f"{self.name}.md", self.markdown().encode())
+            write_atomically(folder / f"{self.name}.tex", self.latex().encode())
 
     def markdown(self) -> str:
         rows: list[Any] = [self.cells.columns, *self.cells.itertuples(index=False)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast
 import pandas as pd
 
 from dcsurv import durations
-from dcsurv.persistence import write_atomically
+from dcsurv.writing import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

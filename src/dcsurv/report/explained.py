@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from dcsurv.explanation import Explanation, WhatIf, explain, what_if
 from dcsurv.explanation.mixing import said_time
 from dcsurv.messages import plural, short
 from dcsurv.models import CoxPH, SurvivalModel
-from dcsurv.persistence import write_atomically
 from dcsurv.report.blocks import Picture, Section, percent
 from dcsurv.report.hazards import nomogram_picture
-from dcsurv.report.write import Report, draw_pictures, move_figures, render_page
+from dcsurv.report.write import Report, draw_pictures, render_page
+from dcsurv.writing import together, write_atomically
 
 # Patients who get a part of their own; of more, the page is about all of them together.
 # Patients unlike training that the page names.
@@ -120,18 +119,17 @@ def write_explanation(
     found = explain(model, X, times=grid, background=background, random_state=random_state)
     asked = _Asked(model, X.reset_index(drop=True), names, found, times, unit or getattr(model, "time_unit", None))
     folder = target.with_name(f"{target.stem}_figures")
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=target.parent) as place:
+    with warnings.catch_warnings(), together(target.parent):
         warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
         sections = _sections(asked)
-        drawn, files = draw_pictures(sections, Path(place))
+        drawn, figures = draw_pictures(sections, folder)
         whom = plural(len(X), "patient") + (f" of {data_name}" if data_name else "")
         page = render_page(
             title=title or "Why these predictions", under=f"{model.display_name} · {whom}", sections=sections,
             drawn=drawn, folder=folder.name, holds="This page holds what was asked for about these patients",
         )  # fmt: skip
         write_atomically(target, page.encode())
-        figures = move_figures(files, folder)
-    write_atomically(target.with_suffix(".csv"), risk_table(found, times, names).to_csv(index=False).encode())
+        write_atomically(target.with_suffix(".csv"), risk_table(found, times, names).to_csv(index=False).encode())
     return Report(target, figures, {section.key: section.numbers for section in sections})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ import numpy.typing as npt
 from dcsurv.cohort import ModelCard, OutcomeColumns
 from dcsurv.cohort.evaluation import Progress
 from dcsurv.figures.style import save, style_context
-from dcsurv.persistence import write_atomically
 from dcsurv.plain import plain
 from dcsurv.report import (
     decisions,
@@ -35,6 +33,7 @@ from dcsurv.report.study import Study, make_study
 from dcsurv.report.summary import summary
 from dcsurv.report.svg import inline_svg
 from dcsurv.report.tripod import checklists
+from dcsurv.writing import make_folder, remove_file, together, write_atomically
 
 _OF_A_REPORT = re.compile(
     r"(follow-up|missing|hazard-ratios(-over-time)?|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|"
@@ -201,19 +200,18 @@ def write_report(
     )
     folder = target.with_name(f"{target.stem}_figures")
     heading = title or f"Evaluation report{f': {data_name}' if data_name else ''}"
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=target.parent) as place:
+    with warnings.catch_warnings(), together(target.parent):
         # A letter that the figures' font lacks is drawn as a box in the PNG; the page has the reader's fonts.
         warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
         sections = _sections(study, tell)
         tell("Figures")
-        drawn, files = draw_pictures(sections, Path(place))
+        drawn, figures = draw_pictures(sections, folder)
         page = render_page(
             title=heading, under=_under(study), sections=sections, drawn=drawn, folder=folder.name,
             holds="This page holds no rows of patients"
             + (" except the curves that were asked for" if study.patients else ""),
         )  # fmt: skip
         write_atomically(target, page.encode())
-        figures = move_figures(files, folder)
     numbers = {section.key: plain(section.numbers, finite=True) for section in sections}
     return Report(target, figures, numbers)
 
@@ -234,26 +232,21 @@ def _named(patients: Sequence[int] | Mapping[str, int] | None) -> list[tuple[str
     return [(f"patient in row {row}", int(row)) for row in patients]
 
 
-def draw_pictures(sections: list[Section], place: Path) -> tuple[dict[str, str], list[Path]]:
-    """Return the figures as parts of the page, by name, and their files."""
+def draw_pictures(sections: list[Section], folder: Path) -> tuple[dict[str, str], list[Path]]:
+    """Return the figures as parts of the page, by name, and their files, before which an earlier page's give way."""
+    make_folder(folder)
     drawn: dict[str, str] = {}
     files: list[Path] = []
     for picture in (picture for section in sections for picture in section.pictures()):
         with style_context():  # laid out once for all three files
             picture.figure.draw_without_rendering()
         picture.figure.set_layout_engine("none")
-        files += save(picture.figure, place / picture.name)
+        files += save(picture.figure, folder / picture.name)
         drawn[picture.name] = inline_svg(picture.figure, picture.name, picture.alt)
+    for old in folder.iterdir() if folder.is_dir() else ():
+        if _OF_A_REPORT.fullmatch(old.name) and old not in files:
+            remove_file(old)
     return drawn, files
-
-
-def move_figures(files: list[Path], folder: Path) -> list[Path]:
-    """Move the figures to their folder, in which those of an earlier report give way."""
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        if _OF_A_REPORT.fullmatch(old.name):
-            old.unlink()
-    return [file.replace(folder / file.name) for file in files]
 
 
 def _sections(study: Study, tell: Progress) -> list[Section]:

@@ -14,9 +14,9 @@ import pandas as pd
 from dcsurv.durations import describe_time
 from dcsurv.figures import save
 from dcsurv.messages import fixed, plural
-from dcsurv.persistence import write_atomically
 from dcsurv.plain import plain
 from dcsurv.validation.instability import Instability
+from dcsurv.writing import make_folder, together, write_atomically
 
 if TYPE_CHECKING:
     from dcsurv.validation.validation import Validation
@@ -46,16 +46,17 @@ figcaption { color: var(--soft); font-size: .88rem }
 
 def write(found: Validation, folder: Path) -> list[Path]:
     """Write everything into a folder; return the files, the page first."""
-    for place in (folder, folder / "tables", folder / "figures"):
-        place.mkdir(parents=True, exist_ok=True)
     data = found.to_dict()
     tables = []
-    for name, table in found.tables().items():
-        tables.append(folder / "tables" / f"{name}.csv")
-        write_atomically(tables[-1], table.to_csv(index=False).encode())
-    write_atomically(folder / "validation.json", json.dumps(plain(data, finite=True), indent=1).encode())
-    drawn = [path for name, figure in _figures(found).items() for path in save(figure, folder / "figures" / name)]
-    write_atomically(folder / "index.html", _page(found).encode())
+    with together(folder):
+        for place in (folder, folder / "tables", folder / "figures"):
+            make_folder(place)
+        for name, table in found.tables().items():
+            tables.append(folder / "tables" / f"{name}.csv")
+            write_atomically(tables[-1], table.to_csv(index=False).encode())
+        write_atomically(folder / "validation.json", json.dumps(plain(data, finite=True), indent=1).encode())
+        drawn = [path for name, figure in _figures(found).items() for path in save(figure, folder / "figures" / name)]
+        write_atomically(folder / "index.html", _page(found).encode())
     return [folder / "index.html", folder / "validation.json", *tables, *drawn]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ from dcsurv.validation.refits import (
     seeds,
 )
 from dcsurv.validation.validation import Found, Validation
+from dcsurv.writing import scratch_folder
 
 # With fewer events in a fold, a model cannot be fitted to the others and judged on it.
 _MIN_EVENTS: Final = 5
@@ -341,7 +341,7 @@ def _kept(folder: str | PathLike[str] | None) -> Iterator[ResultStore]:
     if folder is not None:
         yield ResultStore(Path(folder))
         return
-    with tempfile.TemporaryDirectory(prefix="dcsurv-validate-") as place:
+    with scratch_folder() as place:
         yield ResultStore(place)
 
 

@@ -16,7 +16,7 @@ from dcsurv.experiments.neutral.ranks import HIGHER_IS_BETTER, Field, critical_d
 from dcsurv.experiments.tables import PublishedTable
 from dcsurv.figures.ranks import mean_ranks
 from dcsurv.messages import plural
-from dcsurv.persistence import write_atomically
+from dcsurv.writing import make_folder, remove_file, together, write_atomically
 
 NAMES: Final[dict[Score, str]] = {"harrell_c": "Harrell's C", "isbs": "ISBS"}
 # An ISBS that is worse than the Cox model's by more than this share counts as harm.
@@ -60,14 +60,18 @@ class NeutralReport:
 
     def write(self, out: Path) -> None:
         """Write ``rows.csv``, ``check.csv``, ``README.md`` and a figure for each score into a folder."""
-        out.mkdir(parents=True, exist_ok=True)
+        with together(out):
+            self._write(out)
+
+    def _write(self, out: Path) -> None:
+        make_folder(out)
         rows = self.rows.drop(columns="not_comparable")
         write_atomically(out / "rows.csv", rows.to_csv(index=False, float_format="%.6g").encode())
         write_atomically(out / "check.csv", self.check.to_csv(index=False, float_format="%.3g").encode())
         pictures = []
         for score in SCORES:
             for old in out.glob(f"ranks-{score}.*"):
-                old.unlink()
+                remove_file(old)
             found = critical_difference(self.fields[self.models[0], score])
             if found is not None:
                 drawn = mean_ranks(found.mean_ranks, found.groups(), found.difference, highlight=self.models[0])

@@ -1,4 +1,4 @@
-"""What a search shows while it runs."""
+"""What a search shows while it runs: a bar, or where there is no terminal a line now and then."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 from dcsurv.experiments.tuning.study import Proposal, TrialStudy
 from dcsurv.experiments.tuning.trials import TrialResult
+
+# Seconds between two lines where there is no terminal.
+_LINE_EVERY = 20.0
 
 
 class TrialBar:
@@ -21,9 +24,11 @@ class TrialBar:
         self._study, self._n_trials = study, n_trials
         self._counts = Counter(state for state, _ in study.courses())
         self._done_here = 0
-        self._begin = time.monotonic()
+        self._begin = self._said = time.monotonic()
+        console = Console(stderr=True)
+        self._lines = shown and not console.is_terminal
         columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        self._bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), disable=not shown)
+        self._bar = Bar(*columns, TimeElapsedColumn(), console=console, disable=not shown or self._lines)
         self._task = self._bar.add_task("", total=n_trials)
 
     def __enter__(self) -> TrialBar:
@@ -38,21 +43,27 @@ class TrialBar:
         """Count a trial that ended, and say so if it failed."""
         self._counts[outcome.state] += 1
         self._done_here += 1
-        if outcome.state == "failed" and not self._bar.disable:
+        if outcome.state == "failed" and (self._lines or not self._bar.disable):
             text = f"trial {proposal.trial.number} failed: {outcome.cause}"
             self._bar.console.print(text, style="red", markup=False, highlight=False)
         self._show()
 
     def _show(self) -> None:
-        if self._bar.disable:
-            return
         done = sum(self._counts.values())
+        now = time.monotonic()
+        late = now - self._said > _LINE_EVERY or done == self._n_trials
+        if self._bar.disable and not (self._lines and late):
+            return
         parts = [self._best()] if self._counts["complete"] else []
         stopped = self._counts["pruned"] + self._counts["slow"]
         parts.append(f"{self._counts['complete']} complete, {stopped} stopped, {self._counts['failed']} failed")
         if self._done_here and done < self._n_trials:
-            left = (time.monotonic() - self._begin) / self._done_here * (self._n_trials - done)
+            left = (now - self._begin) / self._done_here * (self._n_trials - done)
             parts.append(f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left")
+        if self._lines:
+            self._said = now
+            text = f"{done} of {self._n_trials} trials; {'; '.join(parts)}"
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         self._bar.update(self._task, completed=min(done, self._n_trials), description="; ".join(parts))
 
     def _best(self) -> str:

@@ -16,13 +16,13 @@ from sklearn.base import clone
 from dcsurv.calibration import COMPANIONS, CalibratedEnsemble, default_member
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import named_estimator
-from dcsurv.experiments.tuning.study import quiet
+from dcsurv.experiments.tuning.study import counts, is_own, is_surplus, quiet
 from dcsurv.kinds import kind_of, make_model
 from dcsurv.models.estimator import plain_random_state
-from dcsurv.persistence import write_atomically
 from dcsurv.plain import plain
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.search_space import Choice, Space, TuningError
+from dcsurv.writing import make_folder, together, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +48,8 @@ class TuningResult:
     ----------
     trials : DataFrame
         One row per trial: ``number``, ``state`` (complete; pruned: fell behind; slow: stopped for its time; failed;
-        lost: its process was killed, and it was begun again under another number, which is done once), one column per
-        objective (empty unless complete), ``folds`` (how many ended), ``seconds``, ``cause``, then the settings.
+        lost: its process was killed, and it was begun again under another number), one column per objective (empty
+        unless complete), ``folds`` (how many ended), ``seconds``, ``cause``, then the settings.
 
     Examples
     --------
@@ -67,7 +67,8 @@ class TuningResult:
         self.study, self.space, self.criterion = study, space, criterion
         self._estimator = estimator
         with quiet():
-            self._frozen = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
+            ended = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
+        self._frozen = [trial for trial in ended if not is_surplus(trial)]
         self.trials = pd.DataFrame(
             [self._row(trial) for trial in self._frozen],
             columns=["number", "state", *criterion.labels, "folds", "seconds", "cause", *space],
@@ -78,7 +79,7 @@ class TuningResult:
         complete = told.get("state") == "complete"
         return {
             "number": trial.number,
-            "state": "lost" if told.get("lost") else told.get("state", "failed"),
+            "state": told.get("state", "failed") if counts(trial) else "lost",
             **dict(zip(self.criterion.labels, trial.values if complete else [np.nan] * 2, strict=False)),
             "folds": len(told.get("folds", ())),
             "seconds": told.get("seconds"),
@@ -109,7 +110,7 @@ class TuningResult:
         if front.empty:
             causes = self.trials.loc[self.trials["cause"] != "", "cause"]
             told = f" The last one: {causes.iloc[-1]}." if len(causes) else ""
-            raise TuningError(f"no trial is complete ({len(self.trials)} tried), so there are no best settings.{told}")
+            raise TuningError(f"no trial is complete ({self.n_trials} tried), so there are no best settings.{told}")
         if len(self.criterion.labels) == 1:
             return front.iloc[0]
         values = np.array(
@@ -130,6 +131,21 @@ class TuningResult:
     def best_value(self) -> float | tuple[float, ...]:
         """The criterion of the best trial, the mean over the folds; a pair for two objectives."""
         values = tuple(float(self.best_trial[label]) for label in self.criterion.labels)
+        return values[0] if len(values) == 1 else values
+
+    @property
+    def n_trials(self) -> int:
+        """How many trials there were, without those that were lost with their process and begun again."""
+        return int((self.trials["state"] != "lost").sum())
+
+    @property
+    def own_value(self) -> float | tuple[float, ...] | None:
+        """The criterion of the settings that the estimator came with; None if that trial did not end all folds."""
+        numbers = [trial.number for trial in self._frozen if is_own(trial)]
+        rows = self.trials[self.trials["number"].isin(numbers) & (self.trials["state"] == "complete")]
+        if rows.empty:
+            return None
+        values = tuple(float(rows.iloc[0][label]) for label in self.criterion.labels)
         return values[0] if len(values) == 1 else values
 
     def best_estimator(self) -> Any:
@@ -153,6 +169,7 @@ class TuningResult:
         found = {
             "criterion": self.criterion.labels[0] if len(self.criterion.labels) == 1 else list(self.criterion.labels),
             "value": self.best_value,
+            "own_value": self.own_value,
             "trials": {str(state): int(count) for state, count in self.trials["state"].value_counts().items()},
         }
         save_settings(path, self.best_estimator(), **found)
@@ -230,8 +247,9 @@ class TuningResult:
             drawn["importance"] = self.plot_importance
         if len(self.criterion.labels) == 2:
             drawn["front"] = self.plot_front
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        return [path for name, draw in drawn.items() for path in save(draw(), Path(folder) / name)]
+        with together(Path(folder)):
+            make_folder(Path(folder))
+            return [path for name, draw in drawn.items() for path in save(draw(), Path(folder) / name)]
 
 
 def save_settings(path: str | PathLike[str], estimator: Any, **found: Any) -> None:

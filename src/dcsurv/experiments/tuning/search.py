@@ -88,7 +88,7 @@ def tune(
     storage : str, path-like or None, default None
         Where the study is kept: None (in memory), the path of a file, or ``postgresql://user:password@host/database``.
         A search that was killed goes on there, and several processes or machines can join it. A trial that was running
-        is begun again, once: the second time that its process ends it counts as failed.
+        is begun again, now in a process of its own: should it end that (out of memory, say), it has failed.
     study_name : str or None, default None
         Name of the study in its storage; None: the model's.
     workers : int, default 1
@@ -159,10 +159,12 @@ class _Search:
         try:
             while True:
                 while free and self._wants_more():
-                    proposal = self.study.propose()
+                    proposal = self.study.propose(self.n_trials)
+                    if proposal is None:
+                        break
                     others = bars(self.study.courses(), self.keep, len(self.evaluation.folds))
                     place = free.pop()
-                    running[workers.places[place](proposal.settings, others)] = place, proposal
+                    running[workers.submit(place, proposal.settings, others, proposal.losses)] = place, proposal
                     proposal = None
                 if not running:
                     return

@@ -32,21 +32,38 @@ _SIGN_OF_LIFE: Final = 30.0
 _TAKEN_FOR_DEAD: Final = 300.0
 # Seconds after which a trial in nobody's name is taken for lost: its process was killed in the act of taking it.
 _OWNERLESS: Final = 15.0
-# A trial is begun again once. One that ends its process twice (out of memory, say) would end every process after it.
-_LOSSES: Final = 2
+_NOT_NEEDED: Final = "another process had begun the last one"
 _PROCESS_ENDED: Final = "its process ended before the trial did"
+# Keys of a trial: it does not count; why not; the trial that it repeats; it has the estimator's own settings.
+_LOST, _CAUSE, _AGAIN, _OWN = "lost", "cause", "again", "own"
 # Owners of this process that are at work: it may run several searches, in threads or one after the other.
 _living: Final[set[str]] = set()
 # Trials drawn at random before any are proposed from what was learned.
 _RANDOM_TRIALS: Final = 10
 
 
+def counts(trial: Any) -> bool:
+    """Whether a trial was not lost, nor one too many."""
+    return not trial.user_attrs.get(_LOST)
+
+
+def is_surplus(trial: Any) -> bool:
+    """Whether a trial was not run, because another process had begun the last one."""
+    return trial.user_attrs.get(_CAUSE) == _NOT_NEEDED
+
+
+def is_own(trial: Any) -> bool:
+    """Whether a trial has the settings that the estimator came with."""
+    return bool(trial.user_attrs.get(_OWN)) and counts(trial)
+
+
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to be run: Optuna's handle, and what to set on the estimator."""
+    """A trial to be run: Optuna's handle, what to set on the estimator, and how often it was lost with its process."""
 
     trial: Any
     settings: dict[str, Any]
+    losses: int = 0
 
 
 class TrialStudy:
@@ -84,18 +101,27 @@ class TrialStudy:
         """Put known settings in front of a new study; those of later visits find it begun."""
         with quiet():
             if not self.optuna.get_trials(deepcopy=False):
-                for values in settings:
-                    self.optuna.enqueue_trial(dict(values), skip_if_exists=True)
+                for number, values in enumerate(settings):
+                    told = {_OWN: True} if number == 0 else {}
+                    self.optuna.enqueue_trial(dict(values), user_attrs=told, skip_if_exists=True)
 
-    def propose(self) -> Proposal:
-        """Take the next trial, queued or new, in this process's name."""
+    def propose(self, n_trials: int) -> Proposal | None:
+        """Take the next trial, queued or new, in this process's name; None if others have begun the last ones."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         while True:
             with quiet(), contextlib.suppress(UpdateFinishedTrialError):  # another process took it for lost: the next
                 trial = self.optuna.ask()
                 trial.set_user_attr("owner", self._owner)
-                return Proposal(trial, settled(self.space, suggest(self.space, trial)))
+                # Two processes may both find that one is missing. Numbers are given to one after the other: the first
+                # n_trials of them count.
+                earlier = self.optuna.get_trials(deepcopy=False)[: trial.number]
+                if sum(not t.user_attrs.get(_LOST) for t in earlier) >= n_trials:
+                    own = self._frozen(trial.number)
+                    self._lose(own, _NOT_NEEDED, again="fixed_params" in own.system_attrs)
+                    return None
+                settings = settled(self.space, suggest(self.space, trial))
+                return Proposal(trial, settings, self._process_losses(trial))
 
     def record(self, proposal: Proposal, outcome: TrialResult) -> None:
         """Store what became of a trial. It counts as finished from the last line on."""
@@ -126,13 +152,10 @@ class TrialStudy:
     def give_back(self, proposal: Proposal) -> None:
         """Put a trial that this process began and could not end back into the queue."""
         with quiet(), self._unless_taken():
-            self._lose(self._frozen(proposal.trial.number), "the search was stopped")
+            self._lose(self._frozen(proposal.trial.number), "the search was stopped", again=True)
 
     def recover(self) -> int:
-        """Queue again what processes that are gone had begun; return how many trials that were.
-
-        A trial that was lost in this way before has failed instead.
-        """
+        """Queue again what processes that are gone had begun; return how many trials that were."""
         from optuna.trial import TrialState
 
         count = 0
@@ -144,7 +167,7 @@ class TrialStudy:
                 patience = _OWNERLESS if owner is None else _TAKEN_FOR_DEAD
                 if owner != self._owner and (_is_dead(owner) or silent > patience):
                     with self._unless_taken():
-                        self._lose(trial, _PROCESS_ENDED)
+                        self._lose(trial, _PROCESS_ENDED, again=True)
                         count += 1
         return count
 
@@ -154,7 +177,7 @@ class TrialStudy:
 
         with quiet():
             trials = self.optuna.get_trials(deepcopy=False)
-        return sum(t.state != TrialState.WAITING and not t.user_attrs.get("lost") for t in trials)
+        return sum(t.state != TrialState.WAITING and not t.user_attrs.get(_LOST) for t in trials)
 
     def courses(self) -> list[tuple[State, Steps]]:
         """Return how the trials that ended went."""
@@ -163,7 +186,7 @@ class TrialStudy:
         return [
             (t.user_attrs["state"], {int(k): tuple(v) for k, v in t.user_attrs["steps"].items()})
             for t in trials
-            if t.state.is_finished() and "steps" in t.user_attrs and not t.user_attrs.get("lost")
+            if t.state.is_finished() and "steps" in t.user_attrs and not t.user_attrs.get(_LOST)
         ]
 
     @contextlib.contextmanager
@@ -193,30 +216,27 @@ class TrialStudy:
             stop.set()
             thread.join(timeout=5)
 
-    def _lose(self, trial: Any, cause: str) -> None:
-        """Record a trial as lost and queue it again, or as failed where it has ended its process too often."""
+    def _lose(self, trial: Any, cause: str, *, again: bool) -> None:
+        """Record a trial as lost, and queue it again if that is wanted."""
         from optuna.trial import TrialState
 
-        losses = self._process_losses(trial) + 1 if cause == _PROCESS_ENDED else 0
-        again = losses < _LOSSES
-        told = {"state": "failed", "cause": cause if again else f"{cause}, {losses} times (out of memory, or killed)"}
         study = self._storage.get_study_id_from_name(self.optuna.study_name)
         identity = self._storage.get_trial_id_from_study_id_trial_number(study, trial.number)
-        for key, value in {**({"lost": True} if again else {}), **told}.items():
+        for key, value in {_LOST: True, "state": "failed", _CAUSE: cause}.items():
             self._storage.set_trial_user_attr(identity, key, value)
         self._storage.set_trial_state_values(identity, TrialState.FAIL)  # raises if another was faster
         if not again:
             return
         values = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-        self.optuna.enqueue_trial(values, user_attrs={"again": trial.number})
+        told = {_AGAIN: trial.number, **({_OWN: True} if trial.user_attrs.get(_OWN) else {})}
+        self.optuna.enqueue_trial(values, user_attrs=told)
 
     def _process_losses(self, trial: Any) -> int:
         """Return how often a trial was lost with its process, under its earlier numbers."""
-        trials = {t.number: t for t in self.optuna.get_trials(deepcopy=False)}
         count = 0
-        while (earlier := trial.user_attrs.get("again")) is not None:
-            trial = trials[earlier]
-            count += trial.user_attrs.get("cause") == _PROCESS_ENDED
+        while (earlier := trial.user_attrs.get(_AGAIN)) is not None:
+            trial = self._frozen(earlier)
+            count += trial.user_attrs.get(_CAUSE) == _PROCESS_ENDED
         return count
 
     def _frozen(self, number: int) -> Any:
@@ -333,7 +353,7 @@ def _seeded_sampler(random_state: int) -> Any:
 
         def before_trial(self, study: Any, trial: Any) -> None:
             earlier = study.get_trials(deepcopy=False)[: trial.number]
-            index = trial.number - sum(bool(t.user_attrs.get("lost")) for t in earlier)
+            index = trial.number - sum(bool(t.user_attrs.get(_LOST)) for t in earlier)
             seed = int(np.random.SeedSequence([random_state, index]).generate_state(1)[0])
             with quiet():
                 self.inner = TPESampler(seed=seed, n_startup_trials=_RANDOM_TRIALS, constant_liar=True)

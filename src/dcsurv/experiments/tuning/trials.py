@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import traceback
 import warnings
@@ -101,17 +100,15 @@ class TrialRunner:
     criterion: Criterion
     trial_timeout: float | None = None
 
-    def run(self, settings: Mapping[str, Any], bars: Steps | None = None, *, parent: int | None = None) -> TrialResult:
+    def run(self, settings: Mapping[str, Any], bars: Steps | None = None) -> TrialResult:
         """Fit and judge some settings on one thread, fold by fold; a failure is returned, not raised.
 
         Parameters
         ----------
         bars
             By step, what a trial must reach to go on; it is stopped where it stays below in every objective.
-        parent
-            Process without which this one has no reason to go on.
         """
-        course = _Course(self, bars or {}, parent)
+        course = _Course(self, bars or {})
         try:
             with one_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -128,8 +125,8 @@ class TrialRunner:
 class _Course:
     """The course of one trial over the folds."""
 
-    def __init__(self, evaluation: TrialRunner, bars: Steps, parent: int | None) -> None:
-        self.evaluation, self.bars, self.parent = evaluation, bars, parent
+    def __init__(self, evaluation: TrialRunner, bars: Steps) -> None:
+        self.evaluation, self.bars = evaluation, bars
         self.steps: Steps = {}
         self.measured: list[dict[str, float]] = []
         self.begin = time.perf_counter()
@@ -149,8 +146,6 @@ class _Course:
         self._check_time(0.0)
 
     def _after_epoch(self, model: Any, fold: Fold, epoch: int) -> None:
-        if self.parent is not None and os.getppid() != self.parent:
-            os._exit(1)  # the search that wanted this trial was killed
         if not isinstance(model, NetworkEstimator):
             self._check_time(0.0)  # a member of an ensemble is being trained
             return

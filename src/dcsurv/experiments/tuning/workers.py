@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from typing import Any, TypeAlias
 
 from dcsurv.experiments.tuning.trials import Steps, TrialResult, TrialRunner
-from dcsurv.parallel import connected
+from dcsurv.parallel import connected, in_each_process
 from dcsurv.search_space import TuningError
 
-# Seconds without a trial after which a process ends.
-_IDLE = 60
 # submit(settings, bars) -> the future outcome.
 Submit: TypeAlias = Callable[[Mapping[str, Any], Steps], "Future[TrialResult]"]
 
@@ -27,9 +24,16 @@ class Workers:
         By number, how to run a trial there.
     """
 
-    def __init__(self, places: list[Submit], repair: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, places: list[Submit], repair: Callable[[int], None] | None = None, apart: Submit | None = None
+    ) -> None:
         self.places = places
-        self._repair = repair
+        self._repair, self._apart = repair, apart
+
+    def submit(self, place: int, settings: Mapping[str, Any], bars: Steps, losses: int) -> Future[TrialResult]:
+        """Run a trial; one that was lost with its process gets one of its own, should it have been the cause."""
+        run = self.places[place] if self._apart is None or losses == 0 else self._apart
+        return run(settings, bars)
 
     def outcome(self, place: int, future: Future[TrialResult]) -> TrialResult:
         """Return what a trial became; one that took its process down is a failure, and its place is made anew."""
@@ -56,7 +60,14 @@ def make_workers(evaluation: TrialRunner, workers: int, cluster: str | None) -> 
 
             yield Workers([on_cluster] * len(client.scheduler_info()["workers"]))
     elif workers == 1:
-        yield Workers([lambda settings, bars: _finished(evaluation.run(settings, bars))])
+
+        def apart(settings: Mapping[str, Any], bars: Steps) -> Future[TrialResult]:
+            with contextlib.contextmanager(_processes)(evaluation, 1) as one:
+                future = one.places[0](settings, bars)
+                wait([future])
+            return future
+
+        yield Workers([lambda settings, bars: _finished(evaluation.run(settings, bars))], apart=apart)
     else:
         yield from _processes(evaluation, workers)
 
@@ -69,8 +80,8 @@ def _processes(evaluation: TrialRunner, workers: int) -> Iterator[Workers]:
         threads = dict.fromkeys(
             ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
         )
-        # An idle process ends after a while: it cannot tell that a search was killed, and is quickly replaced.
-        options = {"initializer": _adopt, "initargs": (evaluation, os.getpid()), "env": threads, "timeout": _IDLE}
+        first = in_each_process()
+        options = {"initializer": _adopt, "initargs": (evaluation, first), "env": threads}
         return ProcessPoolExecutor(max_workers=1, **options)
 
     def place(number: int) -> Submit:
@@ -99,15 +110,15 @@ def _run(evaluation: TrialRunner, settings: Mapping[str, Any], bars: Steps) -> T
 
 
 # What a process of this machine was started for.
-_adopted: tuple[TrialRunner, int] | None = None
+_adopted: TrialRunner | None = None
 
 
-def _adopt(evaluation: TrialRunner, parent: int) -> None:
+def _adopt(evaluation: TrialRunner, first: Mapping[str, Any]) -> None:
     global _adopted
-    _adopted = evaluation, parent
+    first["initializer"](*first["initargs"])
+    _adopted = evaluation
 
 
 def _run_adopted(settings: Mapping[str, Any], bars: Steps) -> TrialResult:
     assert _adopted is not None
-    evaluation, parent = _adopted
-    return evaluation.run(settings, bars, parent=parent)
+    return _adopted.run(settings, bars)

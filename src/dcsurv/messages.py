@@ -5,6 +5,7 @@ A Python user reads ``time=``, a user of the command line its option: the same m
 
 from __future__ import annotations
 
+import difflib
 import math
 import string
 from collections.abc import Callable, Iterator, Sequence
@@ -181,6 +182,13 @@ def listed(items: Sequence[object], limit: int = 6) -> str:
     """Return a short list for a sentence: 'a', 'b' and 12 more."""
     shown = ", ".join(repr(item) if isinstance(item, str) else str(item) for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def did_you_mean(asked: str, names: Sequence[str]) -> str:
+    """Return a question that names the nearest of some names, with a space after it; nothing if none is near."""
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(asked.casefold(), list(folded), n=1, cutoff=0.6)
+    return f"Did you mean {folded[near[0]]!r}? " if near else ""
 
 
 def plural(count: int, word: str, words: str | None = None) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dcsurv._compile import expect_much, pays
+from dcsurv.cohort.binary_files import cell_fields, parquet_file
 from dcsurv.cohort.card import ModelCard, levels_of
 from dcsurv.cohort.errors import CohortError, no_such_column
 from dcsurv.cohort.features import Odd, apply_columns, require_columns
@@ -332,14 +333,14 @@ def _parquet_writer(
 def _kept_types(form: TableFormat, keep: Sequence[str]) -> dict[str, Any]:
     """Return the types of columns that are copied: their own if each has one, else text, which can be anything."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     out = {name: pa.string() for name in keep}
     present = [name for name in keep if name in form.columns]
     if form.kind == "parquet":
-        schema = pq.ParquetFile(form.path).schema_arrow
+        schema = parquet_file(form.file).schema_arrow
+        position = dict(zip(form.columns, cell_fields(schema), strict=True))
         for name in present:
-            own = schema.field(form.columns.index(name)).type
+            own = schema.field(position[name]).type
             if pa.types.is_primitive(own):  # numbers, truth values, dates and times
                 out[name] = own
     elif form.kind == "excel" and present:

@@ -24,6 +24,8 @@ from dcsurv.cohort.text_files import (
 
 # Chunks hold about this many cells, so that a chunk of text takes at most some hundred megabytes.
 _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
+# What files of Office before 2007 begin with, and the envelopes of newer ones that are encrypted.
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def read_table(path: str | Path, **options: Any) -> Table:
     Parameters
     ----------
     path : str or Path
-        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.xlsx``.
+        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.xlsx``; a named pipe; or ``-`` for what is
+        piped into the program.
     **options : dict
         ``delimiter``, ``decimal``, ``encoding`` (text files), ``sheet`` (Excel); what is not given is guessed.
 
@@ -80,7 +83,7 @@ def read_table(path: str | Path, **options: Any) -> Table:
     CohortError
         If there is no such file, or it is no table.
     """
-    file = TableFile.read(_checked(path))
+    file = TableFile.read(Path(path))
     form = _inspect(file, **options)
     if form.kind == "csv":
         if has_grouped_digits(form):
@@ -145,25 +148,12 @@ def inspect_table(
     TableFormat
         What :func:`read_chunks` needs.
     """
-    file = TableFile(_checked(path))
+    file = TableFile.find(Path(path))
     form = _inspect(file, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
     if form.kind == "csv" and has_grouped_digits(form):
         # A point decides for a whole column, so all of the file is looked at.
         return with_thousands(form, raw_chunks(form, list(form.columns), _CHUNK_ROWS))
     return form
-
-
-def _checked(path: str | Path) -> Path:
-    path = Path(path)
-    if path.is_dir():
-        raise CohortError(f"{path} is a folder.", parameter="path", remedy="Name the file with the table of patients.")
-    if not path.is_file():
-        raise CohortError(
-            f"there is no file {path}.", parameter="path", remedy="Check the name and the folder that you are in."
-        )
-    if path.stat().st_size == 0:
-        raise CohortError(f"{path.name} is empty (0 bytes).", parameter="path", remedy="Export the table again.")
-    return path
 
 
 def _inspect(
@@ -180,11 +170,21 @@ def _inspect(
         return inspect_parquet(file)
     if start[:4] == b"PK\x03\x04":
         return inspect_excel(file, sheet)
-    if start == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or suffix == ".xls":
+    if start == _OLD_OFFICE and _is_locked(file):
+        raise CohortError(
+            f"{file.path.name} is protected by a password.", remedy="Save it without one, as .xlsx or as CSV."
+        )
+    if start == _OLD_OFFICE or suffix == ".xls":
         raise CohortError(
             f"{file.path.name} is a workbook of an old Excel.", remedy="Save it as .xlsx or as CSV and use that."
         )
     return inspect_csv(file, delimiter, decimal, encoding)
+
+
+def _is_locked(file: TableFile) -> bool:
+    """Tell whether a file of the old kind is the envelope of an encrypted workbook, which names its parts."""
+    with file.open() as stream:
+        return "EncryptedPackage".encode("utf-16-le") in stream.read(1 << 20)
 
 
 def read_chunks(
@@ -209,10 +209,11 @@ def read_chunks(
     DataFrame
         The next rows.
     """
-    wanted = [name for name in form.columns if columns is None or name in set(columns)]
+    asked = None if columns is None else set(columns)
+    wanted = [name for name in form.columns if asked is None or name in asked]
     size = min(rows or _CHUNK_ROWS, _chunk_rows(wanted))
     if form.kind == "csv":
-        chunks = csv_chunks(form, wanted, size, [name for name in numbers if name in wanted])
+        chunks = csv_chunks(form, wanted, size, set(numbers).intersection(wanted))
     else:
         chunks = parquet_chunks(form, wanted, size) if form.kind == "parquet" else excel_chunks(form, wanted, size)
     for chunk in chunks:

@@ -91,8 +91,10 @@ def numbers_of(column: pd.Series) -> FloatArray:
             ) from None
     infinite = int(np.isinf(values).sum())
     if infinite:
+        row = int(np.argmax(np.isinf(values))) + 1
         raise ValueError(
-            f"column {column.name!r} holds {infinite} infinite values. Replace them by NaN if they mean missing."
+            f"column {column.name!r} holds {infinite} infinite values, the first in row {row}. Replace them by NaN if "
+            "they mean missing."
         )
     return values
 
@@ -104,7 +106,11 @@ def fit_number(name: str, values: FloatArray, levels: tuple[str, ...] | None = N
     with np.errstate(over="ignore", invalid="ignore"):
         mean, scale = float(known.mean()), float(known.std())
     if not np.isfinite(scale):
-        raise ValueError(f"column {name!r} holds values too large to be squared. Use another unit.")
+        row = int(np.nanargmax(np.abs(values)))
+        raise ValueError(
+            f"column {name!r} holds {values[row]:g} in row {row + 1}, which is too large to be squared. Correct it, or "
+            "use another unit."
+        )
     # The spread of a constant is rounding error of its mean.
     if scale <= 10 * np.finfo(np.float64).eps * abs(mean):
         return ScaledNumber(name, mean, 0.0, 0.0, levels)

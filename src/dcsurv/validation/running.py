@@ -22,7 +22,7 @@ from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.kinds import make_model
-from dcsurv.messages import plural
+from dcsurv.messages import did_you_mean, plural
 from dcsurv.metrics import Metric, Setting, default_horizons
 from dcsurv.metrics.catalogue import choose_metrics
 from dcsurv.metrics.censoring import resolve_follow_up
@@ -185,7 +185,8 @@ def _patients(X: Any, y: Any, by: Any, horizons: Any, metrics: Any) -> tuple[Pat
     labels = by
     if isinstance(by, str):
         if by not in frame:
-            raise ValidationError(f"by names {by!r}, which is no column of X.", parameter="by")
+            near = did_you_mean(by, [str(name) for name in frame.columns])
+            raise ValidationError(f"by names {by!r}, which is no column of X. {near}".rstrip(), parameter="by")
         labels, frame = frame[by], frame.drop(columns=[by])
     outcome = check_outcome(y, n_rows=len(frame), min_events=1)
     asked = default_horizons(outcome) if horizons is None else check_times(horizons, "horizons")

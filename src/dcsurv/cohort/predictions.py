@@ -24,6 +24,7 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import Horizon
 from dcsurv.messages import needs_extra
 from dcsurv.persistence import written_atomically
+from dcsurv.plain import safe_cell
 from dcsurv.target import FloatArray
 
 if TYPE_CHECKING:
@@ -62,11 +63,16 @@ class Predictor:
         Level of the bands around survival, or None for none. It is part of the columns' names: ``survival_5y_lower90``.
     interval : float or None, default None
         Confidence of the lower bound of the time, ``time_lower90``, or None for none.
+    formulas : bool, default False
+        Whether kept cells that a spreadsheet would run as a formula are written to CSV as they are; by default an
+        apostrophe comes before them.
 
     Attributes
     ----------
     rows : int
         Patients predicted so far.
+    escaped : int
+        Cells that were written with an apostrophe.
     odd : dict
         Values that had to be taken for missing, by column and reason.
     beyond : dict of str to int
@@ -92,7 +98,9 @@ class Predictor:
     keep: Sequence[str] = ()
     bands: float | None = None
     interval: float | None = None
+    formulas: bool = False
     rows: int = field(default=0, init=False)
+    escaped: int = field(default=0, init=False)
     odd: dict[tuple[str, str], Odd] = field(default_factory=dict, init=False)
     beyond: dict[str, int] = field(default_factory=dict, init=False)
 
@@ -275,10 +283,13 @@ def _csv_writer(stream: BinaryIO, predictor: Predictor, form: TableFormat) -> It
     def write(predicted: pd.DataFrame) -> None:
         nonlocal header
         for name in predictor.keep:  # dates are written alike in every chunk
-            predicted[name] = predicted[name].map(str, na_action="ignore")
+            text = predicted[name].map(str, na_action="ignore")
+            predicted[name] = text if predictor.formulas else text.map(safe_cell, na_action="ignore")
+            predictor.escaped += int((predicted[name] != text)[text.notna()].sum())
         numbers = predicted[predictor.names()[1:]].to_numpy().T
         plain = pays(numbers.size, _FEW) and not ((numbers < 0) | (numbers >= _BILLION)).any()
-        (predicted.head(0) if plain else predicted).to_csv(stream, index=False, header=header)
+        names = [name if predictor.formulas else safe_cell(name) for name in predicted.columns]
+        (predicted.head(0) if plain else predicted).to_csv(stream, index=False, header=names if header else False)
         header = False
         if plain:
             stream.write(_lines(predicted, predictor.keep, numbers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from dcsurv.cohort.text_files import (
 
 # Chunks hold about this many cells, so that a chunk of text takes at most some hundred megabytes.
 _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
+# With more columns than this all that can be numbers are: as text they would take ten times the time and memory.
+_WIDE = 1000
 # What files of Office before 2007 begin with, and the envelopes of newer ones that are encrypted.
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
@@ -36,7 +39,8 @@ class Table:
     ----------
     frame : DataFrame
         One row per patient. Cells of a text file are text still, missing ones NaN; where there are very many rows,
-        columns of numbers with more different ones than a category can have are numbers.
+        columns of numbers with more different ones than a category can have are numbers, and of more than 1,000 columns
+        all that hold numbers.
     format : TableFormat
         How the file was read.
     digest : str or None, default None
@@ -98,8 +102,11 @@ def read_table(path: str | Path, **options: Any) -> Table:
 
 
 def _csv_chunks(form: TableFormat) -> Iterator[pd.DataFrame]:
-    """Yield the rows of a text file; if they are very many, with columns of measurements as numbers."""
+    """Yield the rows of a text file; if rows or columns are very many, with columns of measurements as numbers."""
     wanted, size = list(form.columns), _chunk_rows(form.columns)
+    if len(wanted) > _WIDE:
+        yield from (chunk for chunk in csv_chunks(form, wanted, size, wanted) if len(chunk))
+        return
     first = next(csv_chunks(form, wanted, size), None)
     if first is None or not len(first):
         return
@@ -111,6 +118,13 @@ def _csv_chunks(form: TableFormat) -> Iterator[pd.DataFrame]:
 
 def _joined(chunks: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return chunks of rows as one table, column by column, so that there are never two whole ones."""
+    chunks = iter(chunks)
+    first = next(chunks, None)
+    if first is None:
+        return pd.DataFrame()
+    if first.shape[1] > _WIDE:  # where a column by itself costs more than its few rows
+        return pd.concat([first, *chunks], ignore_index=True)
+    chunks = chain([first], chunks)
     parts: dict[str, list[pd.Series]] = {}
     for chunk in chunks:
         for name, column in chunk.items():

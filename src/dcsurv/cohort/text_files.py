@@ -336,9 +336,10 @@ def raw_chunks(
 
 def tidy_text(chunk: pd.DataFrame, form: TableFormat, measured: Collection[str] = ()) -> pd.DataFrame:
     """Trim cells, and write decimal commas as points; columns of measurements are numbers already."""
+    out: dict[str, pd.Series] = {}
     for name in chunk.columns:
         if name in measured:
-            chunk[name] = _measured(chunk[name])
+            out[name] = _measured(chunk[name])
             continue
         column = chunk[name].str.strip()
         if name in form.thousands and name not in form.verbatim:
@@ -348,8 +349,8 @@ def tidy_text(chunk: pd.DataFrame, form: TableFormat, measured: Collection[str] 
         if form.decimal == "," and name not in form.verbatim:
             with_comma = column.str.fullmatch(DECIMAL_COMMA, na=False)
             column = column.where(~with_comma, column.str.replace(",", ".", regex=False))
-        chunk[name] = column.where(~column.isin(MISSING))
-    return chunk
+        out[name] = column.where(~column.isin(MISSING))
+    return pd.DataFrame(out, index=chunk.index, copy=False)
 
 
 def measurements(first: pd.DataFrame) -> list[str]:
@@ -365,7 +366,9 @@ def measurements(first: pd.DataFrame) -> list[str]:
 
 
 def _measured(column: pd.Series) -> pd.Series:
-    """Return numbers; words among them stay words."""
+    """Return numbers; words among them stay words, also true and false."""
+    if column.dtype == np.dtype(bool):
+        return column.astype(str).astype(object)
     if column.dtype != np.dtype(object) and not np.isinf(column.to_numpy()).any():
         return to_numbers(column)
     text = column.astype(str).str.strip().where(column.notna())

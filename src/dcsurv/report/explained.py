@@ -18,6 +18,7 @@ from dcsurv.explanation.mixing import said_time
 from dcsurv.messages import plural, short
 from dcsurv.models import CoxPH, SurvivalModel
 from dcsurv.persistence import write_atomically
+from dcsurv.plain import csv_bytes
 from dcsurv.report.blocks import Picture, Section, percent
 from dcsurv.report.hazards import nomogram_picture
 from dcsurv.report.write import Report, draw_pictures, move_figures, render_page
@@ -129,7 +130,7 @@ def write_explanation(
         )  # fmt: skip
         write_atomically(target, page.encode())
         figures = move_figures(files, folder)
-    write_atomically(target.with_suffix(".csv"), risk_table(found, times, names).to_csv(index=False).encode())
+    write_atomically(target.with_suffix(".csv"), csv_bytes(risk_table(found, times, names)))
     return Report(target, figures, {section.key: section.numbers for section in sections})
 
 

@@ -28,6 +28,8 @@ from dcsurv.metrics.catalogue import choose_metrics
 from dcsurv.metrics.censoring import resolve_follow_up
 from dcsurv.metrics.inputs import check_times
 from dcsurv.metrics.resampling import check_confidence
+from dcsurv.models import CoxPH
+from dcsurv.models.coxph import has_too_many_columns
 from dcsurv.target import FloatArray, IntArray, check_outcome, fold_indices
 from dcsurv.validation.centres import Centre, find_centres, others
 from dcsurv.validation.estimates import Pooled
@@ -146,6 +148,9 @@ def validate(
     centres, notes = ([], []) if labels is None else find_centres(labels, patients)
     estimators: dict[Role, Any] = {"model": model}
     compared = _reference(reference, model)
+    if isinstance(compared, CoxPH) and has_too_many_columns(patients.X):
+        notes.append(f"CoxPH, for comparison, is left out: {patients.X.shape[1]:,} columns are too many for it.")
+        compared = None
     if compared is not None:
         estimators["reference"] = compared
     refits = {role: plan.refits(role, estimator, centres) for role, estimator in estimators.items()}

@@ -5,12 +5,17 @@ A Python user reads ``time=``, a user of the command line its option: the same m
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
 import string
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+# What is longer is no word, and no message, that anybody reads to the end.
+_LONGEST_WORD, _LONGEST_TEXT = 200, 20_000
 
 
 @dataclass(frozen=True)
@@ -177,10 +182,34 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
         raise MissingExtra(what, extra) from error
 
 
+def printable(text: str) -> str:
+    """Return a text that may hold anything as a reader can be shown it, on a terminal or in a figure.
+
+    Control characters, those that turn the direction of writing and halves of characters, which file names may hold,
+    become escapes as in Python; what is too long to be read is cut. Ends of lines stay.
+    """
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() or one in "\n\xa0" else repr(one)[1:-1] for one in text)
+    text = re.sub(rf"(\S{{{_LONGEST_WORD // 2}}})\S{{{_LONGEST_WORD},}}", r"\1…", text)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+
+
+def shortened(text: str, letters: int = 60) -> str:
+    """Return a value to quote, cut if it is long."""
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
 def listed(items: Sequence[object], limit: int = 6) -> str:
     """Return a short list for a sentence: 'a', 'b' and 12 more."""
-    shown = ", ".join(repr(item) if isinstance(item, str) else str(item) for item in items[:limit])
+    shown = ", ".join(repr(shortened(item)) if isinstance(item, str) else str(item) for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def did_you_mean(asked: str, names: Sequence[str]) -> str:
+    """Return a question that names the nearest of some names, with a space after it; nothing if none is near."""
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(asked.casefold(), list(folded), n=1, cutoff=0.6)
+    return f"Did you mean {folded[near[0]]!r}? " if near else ""
 
 
 def plural(count: int, word: str, words: str | None = None) -> str:

@@ -55,6 +55,49 @@ def plain(value: Any, *, finite: bool = False, unknown: Callable[[Any], Any] | N
     raise TypeError(f"{type(value).__name__} {value!r} is not plain data")
 
 
+# Spreadsheets take a text that begins with one of these for a formula, and run it.
+_BEGINS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def safe_cell(text: str) -> str:
+    """Return a text for a cell of a CSV file, with an apostrophe before it where a spreadsheet would run a formula.
+
+    Parameters
+    ----------
+    text : str
+        Any text; numbers stay as they are.
+
+    Returns
+    -------
+    str
+        The text of the cell, not yet quoted.
+
+    Examples
+    --------
+    >>> from dcsurv.plain import safe_cell
+    >>> safe_cell("=HYPERLINK(0)"), safe_cell("-1.5"), safe_cell("A-7")
+    ("'=HYPERLINK(0)", '-1.5', 'A-7')
+    """
+    if not text.startswith(_BEGINS_FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
+def csv_bytes(table: Any) -> bytes:
+    """Return a DataFrame as the bytes of a CSV file that no spreadsheet runs, without its index."""
+
+    def safe(cell: Any) -> Any:
+        return safe_cell(cell) if isinstance(cell, str) else cell
+
+    texts = {name: table[name].map(safe) for name in table.columns if table[name].dtype == object}
+    written: str = table.assign(**texts).rename(columns=safe).to_csv(index=False)
+    return written.encode("utf-8", "backslashreplace")
+
+
 def level_text(value: Hashable) -> str:
     """Name a level of a category: 1, 1.0 and "1" are the same one."""
     if isinstance(value, float | np.floating) and float(value).is_integer():

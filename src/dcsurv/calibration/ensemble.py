@@ -120,8 +120,10 @@ class CalibratedEnsemble(SurvivalEstimator):
     Curves of one family live on the union of the members' nodes, where averaging linear or step curves loses nothing;
     above 2048 nodes, evenly chosen ones are kept. Curves of several are averaged at 120 quantiles of the event times.
 
-    With fewer than 40 events networks and trees are left out of the default families. Weights and maps are found on at
-    most 20,000 patients, or as many more as have 2,000 events: more would cost time and change nothing.
+    With fewer than 40 events networks and trees are left out of the default families. With more than 1,000 columns, and
+    more than patients, the families are ``SplineCox`` with the 10, 50 and 5,000 columns that alone go along most with
+    the outcome, chosen anew without each fold. Weights and maps are found on at most 20,000 patients, or as many more
+    as have 2,000 events: more would cost time and change nothing.
 
     Examples
     --------
@@ -193,7 +195,9 @@ class CalibratedEnsemble(SurvivalEstimator):
                 f"n_members is {n_folds}, but y has {plural(events, 'event')} among n_samples={len(y)} "
                 "patients, and every fold needs an event. Use fewer members."
             )
-        templates, remarks = templates_for(self.estimator, self.companions, events * (n_folds - 1) // n_folds)
+        templates, remarks = templates_for(
+            self.estimator, self.companions, events * (n_folds - 1) // n_folds, (len(X), X.shape[1])
+        )
         n_seeds = [self.seeds_per_member if isinstance(one, NetworkEstimator) else 1 for one in templates]
         generator = as_random_state(self.random_state)
         fold_seed, *seeds = (int(seed) for seed in generator.randint(2**31 - 1, size=1 + n_folds * sum(n_seeds)))

@@ -31,6 +31,10 @@ COMPANIONS: Final = ("spline-cox", "spline-aft", "boosted", "forest")
 _IN_ENSEMBLES: Final = {"boosted": {"folds": 3}, "forest": {"n_trees": 50}}
 # Those of them that learn from few events, too.
 _FRUGAL = ("spline-cox", "spline-aft")
+# With more columns than this, and than patients, the families are Cox models of so many columns: a few that may bend,
+# more of them, and a ridge regression, for when every column says a little (benchmarks/wide.py).
+_WIDE = 1000
+_STRONGEST = (10, 50, 5000)
 # What the weights are drawn to where the others count 1: a smooth model is the safest bet on a small cohort.
 _PRIOR = {"spline-aft": 3.0, "forest": 0.5}
 _NODES = 120
@@ -163,7 +167,9 @@ def priors_of(models: Sequence[SurvivalEstimator]) -> list[float]:
     return [_PRIOR.get(name_of(model), 1.0) for model in models]
 
 
-def templates_for(estimator: Any, companions: Any, n_events: int) -> tuple[list[SurvivalEstimator], list[str]]:
+def templates_for(
+    estimator: Any, companions: Any, n_events: int, shape: tuple[int, int] = (0, 0)
+) -> tuple[list[SurvivalEstimator], list[str]]:
     """Return a member of each family, unfitted, for so many events that it is trained on, and what they decided.
 
     Parameters
@@ -174,8 +180,19 @@ def templates_for(estimator: Any, companions: Any, n_events: int) -> tuple[list[
         The other families; None: the default ones beside default networks, else none.
     n_events : int
         Events that a member is trained on.
+    shape : tuple of int, default (0, 0)
+        Patients and columns of the cohort.
     """
     by_default = estimator is None and companions is None
+    if by_default and shape[1] > max(shape[0], _WIDE):
+        columns = [min(count, shape[1]) for count in _STRONGEST]
+        remark = (
+            f"{shape[1]:,} columns of {plural(shape[0], 'patient')} are too many for networks and trees. Cox models of "
+            f"the {' and '.join(f'{count:,}' for count in columns)} columns that alone go along most with the outcome "
+            "take part, chosen anew without each fold."
+        )
+        models = [make_model("spline-cox").set_params(strongest=count) for count in columns]
+        return [_ready(one, n_events) for one in models], [remark]
     names: Sequence[Any] = COMPANIONS if by_default else companions or ()
     if by_default and n_events < ENOUGH_FOR_NETWORKS:
         models = [make_model(name) for name in _FRUGAL]

@@ -15,6 +15,7 @@ from dcsurv.cohort import CohortError, ModelCard, apply_columns, describe_time, 
 from dcsurv.cohort.card import levels_of
 from dcsurv.cohort.features import require_columns
 from dcsurv.messages import plural
+from dcsurv.plain import csv_bytes
 from dcsurv.writing import write_atomically
 
 _EXPLANATION = "Explanation"
@@ -111,7 +112,7 @@ def explain(
         step(f"explaining {plural(len(chosen), 'patient')}")
         if output.suffix.lower() == ".csv":
             found = values_of(fitted, chosen, times=times, random_state=seed)
-            write_atomically(output, risk_table(found, times, labels).to_csv(index=False).encode())
+            write_atomically(output, csv_bytes(risk_table(found, times, labels)))
             written = [output]
         else:
             made = write_explanation(

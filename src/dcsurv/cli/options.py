@@ -326,7 +326,7 @@ def check_output(path: Path, *sources: Path, suffixes: tuple[str, ...] = (), opt
         raise CohortError(f"the folder {path.parent} does not exist. Create it first.")
     if any(path.exists() and source.exists() and path.samefile(source) for source in sources):
         raise CohortError(f"{option} names {path}, which is read here. Name another file.")
-    if any(os.path.realpath(path) == os.path.realpath(source) for source in sources):
+    if any(os.path.realpath(path) == os.path.realpath(source) for source in sources):  # also of links that lead nowhere
         raise CohortError(f"{path} is named twice, for two things that would overwrite each other. Name two files.")
     if suffixes and path.suffix.lower() not in suffixes:
         raise CohortError(f"{option} names {path.name}, but a name that ends in {' or '.join(suffixes)} is expected.")

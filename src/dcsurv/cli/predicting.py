@@ -64,6 +64,16 @@ def predict(
             panel=_PREDICTIONS,
         ),
     ] = False,
+    formulas: Annotated[
+        bool,
+        described(
+            "--formulas/--no-formulas",
+            help="Write copied cells that begin with =, +, - or @ to CSV as they are. Otherwise an apostrophe comes "
+            "before them, so that no spreadsheet runs them.",
+            show_default=True,
+            panel=_PREDICTIONS,
+        ),
+    ] = False,
     bands: Annotated[
         bool,
         described(
@@ -141,7 +151,7 @@ def predict(
             remedy="Fit a calibrated ensemble (the default), or recalibrate the model on patients of your own.",
         )
     predictor = Predictor(
-        fitted, card, chosen, kept, level if bands and fitted.has_band else None, level if interval else None
+        fitted, card, chosen, kept, level if bands and fitted.has_band else None, level if interval else None, formulas
     )
     clash = [name for name in kept if name in predictor.names()]
     if clash:
@@ -158,6 +168,11 @@ def predict(
     _note_what_was_odd(found, form)
     if fitted.training_ranges is None:
         note(RANGES_UNKNOWN)
+    if predictor.escaped:
+        note(
+            f"{plural(predictor.escaped, 'copied cell')} would be run as a formula by spreadsheets, and an apostrophe "
+            "was put before; --formulas writes them as they are."
+        )
     times = ", ".join(horizon.label for horizon in chosen)
     if parts is None or kept_parts < len(parts):
         shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")

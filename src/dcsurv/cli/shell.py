@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -22,7 +23,7 @@ from rich.progress import Progress as Bar
 
 from dcsurv.cli.groups import OptionGroup, described
 from dcsurv.cli.words import option
-from dcsurv.messages import InputError, about_left, say
+from dcsurv.messages import InputError, about_left, printable, say
 from dcsurv.plain import plain
 
 # Results go to standard output, everything else to standard error.
@@ -32,6 +33,8 @@ out, err = Console(), Console(stderr=True)
 FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 DEBUG = "DCSURV_DEBUG"
+# What JSON lets pass and a terminal acts on, or cannot write: control characters, turned directions, half characters.
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]")
 # Seconds between two lines on how far a step is, where there is no terminal.
 _LINE_EVERY = 20.0
 
@@ -93,14 +96,13 @@ def fail(what: str, text: str, code: int) -> NoReturn:
 
 def problem(what: str, text: str) -> None:
     """Print an error as it is, without reading markup in it."""
-    err.print(f"{what}: {text}", style="red", markup=False, highlight=False, soft_wrap=not err.is_terminal)
+    err.print(printable(f"{what}: {text}"), style="red", markup=False, highlight=False, soft_wrap=not err.is_terminal)
 
 
 def note(text: str) -> None:
     """Print something good to know."""
-    err.print(
-        f"Note: {say(text, option)}", style="yellow", markup=False, highlight=False, soft_wrap=not err.is_terminal
-    )
+    said = printable(f"Note: {say(text, option)}")
+    err.print(said, style="yellow", markup=False, highlight=False, soft_wrap=not err.is_terminal)
 
 
 @contextmanager
@@ -136,11 +138,11 @@ class StepLine:
     def __call__(self, text: str) -> None:
         """Begin a step."""
         self.end()
-        self._text, self._tasks, self._said = text, "", self._clock()
+        self._text, self._tasks, self._said = printable(text), "", self._clock()
         if self._bar is None:
-            err.print(f"{text} ...", markup=False, highlight=False, soft_wrap=True)
+            err.print(printable(f"{text} ..."), markup=False, highlight=False, soft_wrap=True)
         else:
-            self._task = self._bar.add_task(text, total=None)
+            self._task = self._bar.add_task(self._text, total=None)
 
     def tasks(self, done: int, total: int, left: float | None) -> None:
         """Show how many tasks of a step are done, and about how long the others will take."""
@@ -173,18 +175,20 @@ class Shell(OptionGroup, panel="Output"):
     as_json: Annotated[bool, described("--json", help="Print the result as JSON, for machines.")] = False
 
     def show(self, what: RenderableType = "", **options: Any) -> None:
-        """Print something for people."""
+        """Print something for people; a text as it is, without reading markup in it."""
         if not self.as_json:
-            out.print(what, **{"highlight": False, **options})
+            shown = printable(what) if isinstance(what, str) else what
+            out.print(shown, **{"highlight": False, "markup": False, **options})
 
     def say(self, text: str) -> None:
-        """Print a sentence for people, without reading markup in it."""
-        self.show(text, markup=False, soft_wrap=not out.is_terminal)
+        """Print a sentence for people."""
+        self.show(text, soft_wrap=not out.is_terminal)
 
     def result(self, document: dict[str, Any]) -> None:
         """Print a result for machines."""
         if self.as_json:
-            sys.stdout.write(json.dumps(plain(document, finite=True), ensure_ascii=False, indent=2) + "\n")
+            text = json.dumps(plain(document, finite=True), ensure_ascii=False, indent=2)
+            sys.stdout.write(_UNPRINTABLE.sub(lambda one: json.dumps(one[0])[1:-1], text) + "\n")
             sys.stdout.flush()
 
     @contextmanager

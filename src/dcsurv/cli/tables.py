@@ -13,7 +13,7 @@ from rich.text import Text
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cli.words import option
 from dcsurv.cohort import Cohort, Finding, Horizon, ModelCard, describe_time
-from dcsurv.messages import fixed, plural, say
+from dcsurv.messages import fixed, plural, printable, say
 
 _SHOWN_COLUMNS = 30
 _PERFECT = (
@@ -28,20 +28,20 @@ def plain_table(*header: str, right: Sequence[int] = ()) -> Grid:
     """Return an empty table; cells are printed as they are."""
     table = Grid(box=SIMPLE_HEAD, show_edge=False)
     for k, name in enumerate(header):
-        table.add_column(name, justify="right" if k in right else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if k in right else "left", overflow="fold")
     return table
 
 
 def show_table(shell: Shell, title: str, table: Grid) -> None:
     """Show a table under its title."""
     shell.show()
-    shell.show(Text(title, style="bold"))
+    shell.show(title, style="bold")
     shell.show(table)
 
 
 def add(table: Grid, *cells: str) -> None:
-    """Add a row; brackets in a cell are no markup."""
-    table.add_row(*(Text(cell) for cell in cells))
+    """Add a row; brackets in a cell are no markup, and control characters are shown as escapes."""
+    table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
 def show_cohort(shell: Shell, cohort: Cohort) -> None:
@@ -81,9 +81,9 @@ def show_findings(shell: Shell, findings: Sequence[Finding]) -> None:
     grid = Grid.grid(padding=(0, 2))
     for finding in findings:
         said = say(finding.message, option)
-        text = Text(said[:1].upper() + said[1:])
+        text = Text(printable(said[:1].upper() + said[1:]))
         if finding.remedy:
-            text.append(f" {say(finding.remedy, option)}", style="dim")
+            text.append(printable(f" {say(finding.remedy, option)}"), style="dim")
         grid.add_row(Text(finding.severity, style=_COLOURS[finding.severity]), text)
     shell.show(grid)
 

@@ -30,6 +30,7 @@ from dcsurv.cohort import (
     require_features,
     usable_horizons,
 )
+from dcsurv.cohort.errors import no_such_column
 from dcsurv.cohort.formats import clean_name
 from dcsurv.messages import plural
 
@@ -94,7 +95,7 @@ def validate(
     table = read_table(data, **reading.as_parameters())
     by = None if design.by is None else clean_name(design.by)
     if by is not None and by not in table.frame:
-        raise CohortError(f"--by names {by!r}, which is no column of {data.name}.")
+        raise no_such_column(by, "by", list(table.format.columns))
     cohort = cohort_in(table, outcome, features, *([] if by is None or design.by_feature else [by]))
     show_cohort(shell, cohort)
     asked = parse_horizons(design.horizons, cohort.unit) if design.horizons else []

@@ -22,7 +22,7 @@ from dcsurv.cohort.formats import clean_name, clean_names
 from dcsurv.cohort.identifiers import is_patient_number
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import Table, read_table
-from dcsurv.messages import Message, Parameter
+from dcsurv.messages import Message, Parameter, printable
 from dcsurv.target import BoolArray, FloatArray, make_outcome
 
 # Values that mean that nothing is known: of all features, or by column.
@@ -326,7 +326,7 @@ class _Source:
 
 def _of_file(table: Table) -> _Source:
     form = table.format
-    return _Source(table.frame, form.path.name, table.digest, form.describe(), form.repeated, table.notes)
+    return _Source(table.frame, printable(form.path.name), table.digest, form.describe(), form.repeated, table.notes)
 
 
 def _make(

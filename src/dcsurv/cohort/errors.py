@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
-from dcsurv.messages import InputError, Message, Parameter, listed
+from dcsurv.messages import InputError, Message, Parameter, did_you_mean, listed
 
 
 class CohortError(InputError):
@@ -34,9 +33,6 @@ class CohortError(InputError):
 
 def no_such_column(asked: str, parameter: str, columns: Sequence[str]) -> CohortError:
     """Say that a column does not exist, and which one may have been meant."""
-    folded = {name.casefold(): name for name in columns}
-    near = difflib.get_close_matches(asked.casefold(), list(folded), n=1, cutoff=0.6)
-    hint = f"Did you mean {folded[near[0]]!r}? " if near else ""
     return CohortError(
         Message(
             "{parameter} names the column {asked!r}, which the table does not have.",
@@ -44,5 +40,5 @@ def no_such_column(asked: str, parameter: str, columns: Sequence[str]) -> Cohort
             asked=asked,
         ),
         parameter=parameter,
-        remedy=f"{hint}The table has {listed(columns, 12)}.",
+        remedy=f"{did_you_mean(asked, columns)}The table has {listed(columns, 12)}.",
     )

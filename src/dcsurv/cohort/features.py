@@ -23,7 +23,8 @@ from dcsurv.cohort.cells import (
 )
 from dcsurv.cohort.columns import FEW_VALUES, NUMBER_SHARE, Column, known_values
 from dcsurv.cohort.errors import CohortError
-from dcsurv.messages import Message, Parameter, listed, plural
+from dcsurv.cohort.notation import remedy_for
+from dcsurv.messages import Message, did_you_mean, listed, plural
 
 # Longer cells are cut where they are quoted.
 _LONG = 40
@@ -96,14 +97,17 @@ def apply_columns(
     return pd.DataFrame(parts, index=frame.index, copy=False), odd
 
 
-def require_columns(columns: Iterable[Column], present: Sequence[str]) -> None:
+def require_columns(columns: Sequence[Column], present: Sequence[str]) -> None:
     """Refuse a table that lacks columns of the model."""
     known = set(present)
     absent = [column.name for column in columns if column.kind != "left out" and column.name not in known]
     if absent:
+        used = {column.name for column in columns}
+        others = [name for name in present if name not in used]
         raise CohortError(
             f"the model needs {listed(absent, 12)}, which the table does not have. It has {listed(present, 12)}.",
-            remedy="Columns are found by name, in any order: rename those that are there, or add them.",
+            remedy=f"{did_you_mean(absent[0], others)}Columns are found by name, in any order: rename those that are "
+            "there, or add them.",
         )
 
 
@@ -142,14 +146,12 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
     odd = Odd(column.name, what, int(bad.sum()), tuple(examples(known[bad])[:5]), cells)
     if bad.mean() > 1 - NUMBER_SHARE and len(known) >= FEW_VALUES:
         kind = {"number": "numbers", "yes/no": "yes and no"}.get(column.kind, f"one of {listed(levels or (), 8)}")
+        more = remedy_for(odd.examples) if column.kind == "number" else ""
         raise CohortError(
             f"{odd.count} of {len(known)} values of {column.name!r} are {_SEVERAL.get(what, what)}, such as "
             f"{listed(odd.examples, 3)}, where the model expects {kind}.",
             parameter="decimal",
-            remedy=Message(
-                "Check that it is the right column; decimal commas are read with {decimal}",
-                decimal=Parameter("decimal", ","),
-            ),
+            remedy=Message("Check that it is the right column. {more}", more=more),
         )
     return out, odd
 

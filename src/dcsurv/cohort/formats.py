@@ -47,7 +47,8 @@ class TableFormat:
     skipped : int, default 0
         Lines of a text file before the one with the names.
     thousands : tuple of str, default ()
-        Columns of a text file with decimal commas in which points group digits: 1.003 is a thousand and three.
+        Columns of a text file in which the sign that is not the decimal one groups digits: beside decimal commas, 1.003
+        is a thousand and three.
     verbatim : tuple of str, default ()
         Columns of a text file in which decimal signs stay as they are, such as identifiers to be copied.
 
@@ -97,13 +98,15 @@ def clean_names(raw: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], t
     counts = Counter(name for name in trimmed if name)
     repeated = tuple(name for name, count in counts.items() if count > 1)
     names: list[str] = []
+    taken: set[str] = set()
     for position, name in enumerate(trimmed, start=1):
         proposed = name or f"{UNNAMED} {position}"
         number = 1
-        while proposed in names or (number > 1 and proposed in counts):
+        while proposed in taken or (number > 1 and proposed in counts):
             number += 1
             proposed = f"{name or f'{UNNAMED} {position}'} ({number})"
         names.append(proposed)
+        taken.add(proposed)
     notes = []
     if repeated:
         notes.append(f"Columns named more than once were numbered: {listed([f'{name} (2)' for name in repeated])}.")

@@ -13,8 +13,9 @@ from dcsurv.cohort.cells import to_numbers
 from dcsurv.cohort.coding import EventCoding, guess_coding
 from dcsurv.cohort.dates import holds_dates, read_dates
 from dcsurv.cohort.errors import CohortError, no_such_column
+from dcsurv.cohort.notation import remedy_for
 from dcsurv.durations import DAYS_IN, Unit, check_unit
-from dcsurv.messages import Message, Parameter, listed, plural
+from dcsurv.messages import Message, listed, plural
 from dcsurv.target import BoolArray, FloatArray
 
 
@@ -108,10 +109,7 @@ class OutcomeColumns:
                 f"{plural(len(bad), 'value that is not a number', 'values that are not numbers')}, such as "
                 f"{listed([str(value) for value in bad.unique()], 3)}.",
                 parameter="time",
-                remedy=Message(
-                    "Write plain numbers, all in the same unit; decimal commas are read with {decimal}",
-                    decimal=Parameter("decimal", ","),
-                ),
+                remedy=remedy_for([str(value) for value in bad.unique()]),
             )
         return numbers
 

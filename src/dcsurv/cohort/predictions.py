@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dcsurv._compile import expect_much, pays
+from dcsurv.cohort.binary_files import cell_fields, parquet_file
 from dcsurv.cohort.card import ModelCard, levels_of
 from dcsurv.cohort.cut_rows import CutRows
 from dcsurv.cohort.errors import CohortError, no_such_column
@@ -23,6 +24,7 @@ from dcsurv.cohort.reading import read_chunks
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import Horizon
 from dcsurv.messages import Message, listed, needs_extra, plural
+from dcsurv.plain import safe_cell
 from dcsurv.target import FloatArray
 from dcsurv.writing import written_atomically
 
@@ -67,11 +69,16 @@ class Predictor:
         Level of the bands around survival, or None for none. It is part of the columns' names: ``survival_5y_lower90``.
     interval : float or None, default None
         Confidence of the lower bound of the time, ``time_lower90``, or None for none.
+    formulas : bool, default False
+        Whether kept cells that a spreadsheet would run as a formula are written to CSV as they are; by default an
+        apostrophe comes before them.
 
     Attributes
     ----------
     rows : int
         Patients predicted so far.
+    escaped : int
+        Cells that were written with an apostrophe.
     odd : dict
         Values that had to be taken for missing, by column and reason.
     beyond : dict of str to int
@@ -101,7 +108,9 @@ class Predictor:
     keep: Sequence[str] = ()
     bands: float | None = None
     interval: float | None = None
+    formulas: bool = False
     rows: int = field(default=0, init=False)
+    escaped: int = field(default=0, init=False)
     odd: dict[tuple[str, str], Odd] = field(default_factory=dict, init=False)
     beyond: dict[str, int] = field(default_factory=dict, init=False)
     outside: OutsideCounts | None = field(default=None, init=False)
@@ -384,10 +393,13 @@ def _csv_writer(stream: BinaryIO, predictor: Predictor, form: TableFormat) -> It
     def write(predicted: pd.DataFrame) -> None:
         nonlocal header
         for name in predictor.keep:  # dates are written alike in every chunk
-            predicted[name] = predicted[name].map(str, na_action="ignore")
+            text = predicted[name].map(str, na_action="ignore")
+            predicted[name] = text if predictor.formulas else text.map(safe_cell, na_action="ignore")
+            predictor.escaped += int((predicted[name] != text)[text.notna()].sum())
         numbers = predicted[predictor.numbers()].to_numpy().T
         plain = pays(numbers.size, _FEW) and not ((numbers < 0) | (numbers >= _BILLION)).any()
-        (predicted.head(0) if plain else predicted).to_csv(stream, index=False, header=header)
+        names = [name if predictor.formulas else safe_cell(name) for name in predicted.columns]
+        (predicted.head(0) if plain else predicted).to_csv(stream, index=False, header=names if header else False)
         header = False
         if plain:
             stream.write(_lines(predicted, predictor.keep, numbers))
@@ -486,14 +498,14 @@ def _excel_writer(
 def _kept_types(form: TableFormat, keep: Sequence[str]) -> dict[str, Any]:
     """Return the types of columns that are copied: their own if each has one, else text, which can be anything."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     out = {name: pa.string() for name in keep}
     present = [name for name in keep if name in form.columns]
     if form.kind == "parquet":
-        schema = pq.ParquetFile(form.path).schema_arrow
+        schema = parquet_file(form.file).schema_arrow
+        position = dict(zip(form.columns, cell_fields(schema), strict=True))
         for name in present:
-            own = schema.field(form.columns.index(name)).type
+            own = schema.field(position[name]).type
             if pa.types.is_primitive(own):  # numbers, truth values, dates and times
                 out[name] = own
     elif form.kind == "excel" and present:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from dcsurv.cohort.text_files import (
 
 # Chunks hold about this many cells, so that a chunk of text takes at most some hundred megabytes.
 _CHUNK_CELLS, _CHUNK_ROWS = 1_000_000, 20_000
+# With more columns than this all that can be numbers are: as text they would take ten times the time and memory.
+_WIDE = 1000
+# What files of Office before 2007 begin with, and the envelopes of newer ones that are encrypted.
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class Table:
     ----------
     frame : DataFrame
         One row per patient. Cells of a text file are text still, missing ones NaN; where there are very many rows,
-        columns of numbers with more different ones than a category can have are numbers.
+        columns of numbers with more different ones than a category can have are numbers, and of more than 1,000 columns
+        all that hold numbers.
     format : TableFormat
         How the file was read.
     digest : str or None, default None
@@ -66,7 +72,8 @@ def read_table(path: str | Path, **options: Any) -> Table:
     Parameters
     ----------
     path : str or Path
-        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.xlsx``.
+        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.xlsx``; a named pipe; or ``-`` for what is
+        piped into the program.
     **options : dict
         ``delimiter``, ``decimal``, ``encoding`` (text files), ``sheet`` (Excel); what is not given is guessed.
 
@@ -80,7 +87,7 @@ def read_table(path: str | Path, **options: Any) -> Table:
     CohortError
         If there is no such file, or it is no table.
     """
-    file = TableFile.read(_checked(path))
+    file = TableFile.read(Path(path))
     form = _inspect(file, **options)
     if form.kind == "csv":
         if has_grouped_digits(form):
@@ -95,8 +102,11 @@ def read_table(path: str | Path, **options: Any) -> Table:
 
 
 def _csv_chunks(form: TableFormat) -> Iterator[pd.DataFrame]:
-    """Yield the rows of a text file; if they are very many, with columns of measurements as numbers."""
+    """Yield the rows of a text file; if rows or columns are very many, with columns of measurements as numbers."""
     wanted, size = list(form.columns), _chunk_rows(form.columns)
+    if len(wanted) > _WIDE:
+        yield from (chunk for chunk in csv_chunks(form, wanted, size, wanted) if len(chunk))
+        return
     first = next(csv_chunks(form, wanted, size), None)
     if first is None or not len(first):
         return
@@ -108,6 +118,13 @@ def _csv_chunks(form: TableFormat) -> Iterator[pd.DataFrame]:
 
 def _joined(chunks: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return chunks of rows as one table, column by column, so that there are never two whole ones."""
+    chunks = iter(chunks)
+    first = next(chunks, None)
+    if first is None:
+        return pd.DataFrame()
+    if first.shape[1] > _WIDE:  # where a column by itself costs more than its few rows
+        return pd.concat([first, *chunks], ignore_index=True)
+    chunks = chain([first], chunks)
     parts: dict[str, list[pd.Series]] = {}
     for chunk in chunks:
         for name, column in chunk.items():
@@ -145,25 +162,12 @@ def inspect_table(
     TableFormat
         What :func:`read_chunks` needs.
     """
-    file = TableFile(_checked(path))
+    file = TableFile.find(Path(path))
     form = _inspect(file, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
     if form.kind == "csv" and has_grouped_digits(form):
         # A point decides for a whole column, so all of the file is looked at.
         return with_thousands(form, raw_chunks(form, list(form.columns), _CHUNK_ROWS))
     return form
-
-
-def _checked(path: str | Path) -> Path:
-    path = Path(path)
-    if path.is_dir():
-        raise CohortError(f"{path} is a folder.", parameter="path", remedy="Name the file with the table of patients.")
-    if not path.is_file():
-        raise CohortError(
-            f"there is no file {path}.", parameter="path", remedy="Check the name and the folder that you are in."
-        )
-    if path.stat().st_size == 0:
-        raise CohortError(f"{path.name} is empty (0 bytes).", parameter="path", remedy="Export the table again.")
-    return path
 
 
 def _inspect(
@@ -180,11 +184,21 @@ def _inspect(
         return inspect_parquet(file)
     if start[:4] == b"PK\x03\x04":
         return inspect_excel(file, sheet)
-    if start == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or suffix == ".xls":
+    if start == _OLD_OFFICE and _is_locked(file):
+        raise CohortError(
+            f"{file.path.name} is protected by a password.", remedy="Save it without one, as .xlsx or as CSV."
+        )
+    if start == _OLD_OFFICE or suffix == ".xls":
         raise CohortError(
             f"{file.path.name} is a workbook of an old Excel.", remedy="Save it as .xlsx or as CSV and use that."
         )
     return inspect_csv(file, delimiter, decimal, encoding)
+
+
+def _is_locked(file: TableFile) -> bool:
+    """Tell whether a file of the old kind is the envelope of an encrypted workbook, which names its parts."""
+    with file.open() as stream:
+        return "EncryptedPackage".encode("utf-16-le") in stream.read(1 << 20)
 
 
 def read_chunks(
@@ -209,10 +223,11 @@ def read_chunks(
     DataFrame
         The next rows.
     """
-    wanted = [name for name in form.columns if columns is None or name in set(columns)]
+    asked = None if columns is None else set(columns)
+    wanted = [name for name in form.columns if asked is None or name in asked]
     size = min(rows or _CHUNK_ROWS, _chunk_rows(wanted))
     if form.kind == "csv":
-        chunks = csv_chunks(form, wanted, size, [name for name in numbers if name in wanted])
+        chunks = csv_chunks(form, wanted, size, set(numbers).intersection(wanted))
     else:
         chunks = parquet_chunks(form, wanted, size) if form.kind == "parquet" else excel_chunks(form, wanted, size)
     for chunk in chunks:

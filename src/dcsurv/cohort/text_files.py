@@ -14,8 +14,9 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 import numpy as np
 import pandas as pd
@@ -25,14 +26,15 @@ from dcsurv.cohort.columns import MANY_LEVELS
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import DELIMITERS, MISSING, TableFormat, clean_names
+from dcsurv.cohort.notation import DECIMAL_COMMA, DECIMAL_POINT, GROUPED, groups_by_comma
 from dcsurv.messages import Message, Parameter, listed
 
 _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SAMPLE_BYTES, _SAMPLE_ROWS = 1 << 17, 200
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
-_DECIMAL_POINT = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d+)?")
-# In a file with decimal commas, 1.003 is a thousand and three; 0.003 cannot be.
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
+# A sample has so many lines at least, however long they are: tens of thousands of names fill a megabyte. But lines that
+# are longer than this are no table.
+_SAMPLE_LINES, _MOST_SAMPLED = 6, 1 << 28
+_LONGEST_NUMBER = 40  # letters of a number with its groups
 
 
 def inspect_csv(file: TableFile, delimiter: str | None, decimal: str | None, encoding: str | None) -> TableFormat:
@@ -49,7 +51,7 @@ def inspect_csv(file: TableFile, delimiter: str | None, decimal: str | None, enc
             )
     try:
         with file.open() as stream:
-            sample = codecs.getincrementaldecoder(encoding)().decode(stream.read(_SAMPLE_BYTES))
+            sample = codecs.getincrementaldecoder(encoding)().decode(_first_lines(stream))
     except LookupError:
         raise CohortError(
             Message("{encoding} is {given!r}, which is unknown.", given=encoding),
@@ -97,6 +99,17 @@ def inspect_csv(file: TableFile, delimiter: str | None, decimal: str | None, enc
     )  # fmt: skip
 
 
+def _first_lines(stream: IO[bytes]) -> bytes:
+    """Return the beginning of a text, long enough to hold some lines, or all of it."""
+    found = stream.read(_SAMPLE_BYTES)
+    while max(found.count(b"\n"), found.count(b"\r")) < _SAMPLE_LINES and len(found) < _MOST_SAMPLED:
+        more = stream.read(len(found))
+        if not more:
+            break
+        found += more
+    return found
+
+
 def _guess_encoding(file: TableFile) -> str:
     """Return utf-8 if all of the file is, else what Windows writes in western Europe."""
     with file.open() as stream:
@@ -139,6 +152,7 @@ def _records(sample: str, delimiter: str) -> tuple[list[list[str]], int]:
     """
     found: list[list[str]] = []
     skipped = 0
+    longest = csv.field_size_limit(len(sample) + 1)  # a whole text may be one cell
     try:
         reader = csv.reader(io.StringIO(sample), delimiter=delimiter)
         for record in reader:
@@ -150,6 +164,8 @@ def _records(sample: str, delimiter: str) -> tuple[list[list[str]], int]:
                 return found[:-1], skipped
     except csv.Error:
         pass  # pandas will say what is wrong, and where
+    finally:
+        csv.field_size_limit(longest)
     return found[:-1] if len(found) > 2 and len(sample) >= _SAMPLE_BYTES // 4 else found or [[""]], skipped
 
 
@@ -171,14 +187,17 @@ def _guess_delimiter(sample: str) -> str:
 def _guess_decimal(delimiter: str, body: list[list[str]]) -> str:
     if delimiter == ",":
         return "."
-    cells = [cell.strip() for record in body for cell in record]
-    grouped = [cell for cell in cells if _THOUSANDS.fullmatch(cell)]
-    commas = sum(_DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells) + sum("," in cell for cell in grouped)
-    points = sum(_DECIMAL_POINT.fullmatch(cell) is not None for cell in cells)
+    columns = [[cell.strip() for cell in column] for column in zip_longest(*body, fillvalue="")]
+    by_comma = [groups_by_comma(column) for column in columns]
+    cells = [cell for column, grouped in zip(columns, by_comma, strict=True) if not grouped for cell in column]
+    grouped = [cell for cell in cells if GROUPED[","].fullmatch(cell)]
+    commas = sum(DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells) + sum("," in cell for cell in grouped)
+    points = sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in cells)
     if commas:  # then a point before three digits is no sign of decimal points
-        points -= sum(_DECIMAL_POINT.fullmatch(cell) is not None for cell in grouped)
+        points -= sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in grouped)
     # Where the sample does not tell, a semicolon does: programs write it because the comma is taken.
-    return "," if commas > points or (commas == points == 0 and delimiter == ";") else "."
+    undecided = commas == points == 0 and not any(by_comma)
+    return "," if commas > points or (undecided and delimiter == ";") else "."
 
 
 def _refuse_single_column(path: Path, header: str, sample: str, delimiter: str) -> None:
@@ -212,7 +231,7 @@ def _fit_header(header: list[str], body: list[list[str]]) -> list[str]:
 
 
 def with_thousands(form: TableFormat, chunks: Iterable[pd.DataFrame]) -> TableFormat:
-    """Find the columns of a file with decimal commas in which points group digits, and say so.
+    """Find the columns of a file in which points group digits, beside decimal commas, or commas do, and say so.
 
     Parameters
     ----------
@@ -221,12 +240,14 @@ def with_thousands(form: TableFormat, chunks: Iterable[pd.DataFrame]) -> TableFo
     chunks : iterable of DataFrame
         All of its cells, as they are written.
     """
+    sign, other = (".", "comma") if form.decimal == "," else (",", "point")
+    name_of_sign = "points" if sign == "." else "commas"
     grouped, otherwise = dict[str, str](), set[str]()
     for chunk in chunks:
         for name in chunk.columns:
             cells = chunk[name].dropna().str.strip()
-            cells = cells[cells.str.contains(".", regex=False) & ~cells.isin(MISSING)]
-            fits = cells.str.fullmatch(_THOUSANDS)
+            cells = cells[cells.str.contains(sign, regex=False) & ~cells.isin(MISSING)]
+            fits = cells.str.fullmatch(GROUPED[form.decimal])
             if fits.any():
                 grouped.setdefault(str(name), str(cells[fits].iloc[0]))
             if not fits.all():
@@ -236,40 +257,41 @@ def with_thousands(form: TableFormat, chunks: Iterable[pd.DataFrame]) -> TableFo
     if thousands:
         shown = listed([f"{name} ({grouped[name]})" for name in thousands], 4)
         notes.append(
-            f"Decimals are written with a comma, so points were read as grouping thousands in {shown}. If they are "
-            "decimal points, write the file with one decimal sign only."
+            f"Decimals are written with a {other}, so {name_of_sign} were read as grouping thousands in {shown}. If "
+            f"they are decimal {name_of_sign}, write the file with one decimal sign only."
         )
     unclear = [name for name in grouped if name in otherwise]
     if unclear:
         shown = listed([f"{name} ({grouped[name]})" for name in unclear], 4)
+        left = ", and where the cell is a number then, read as decimal points" if sign == "." else ""
         notes.append(
-            f"Decimals are written with a comma, but there are points of more than one kind in {shown}; they were "
-            "left as they are, and where the cell is a number then, read as decimal points. Check these columns."
+            f"Decimals are written with a {other}, but there are {name_of_sign} of more than one kind in {shown}; they "
+            f"were left as they are{left}. Check these columns."
         )
     return replace(form, notes=tuple(notes), thousands=thousands)
 
 
 def has_grouped_digits(form: TableFormat) -> bool:
-    """Tell whether decimals are written with a comma, and there is a point before three digits anywhere."""
-    if form.decimal != ",":
-        return False
+    """Tell whether there is a sign, other than that of decimals, before three digits anywhere."""
+    grouped = r"[1-9]\d{0,2}\.\d{3}(?!\d)" if form.decimal == "," else r"[1-9]\d{0,2},\d{3}(?!\d)"
+    if form.delimiter == ",":  # only in quotes is a comma part of a cell
+        grouped = r'" *[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)? *"'
     tail = ""
     with (
         form.file.open() as stream,
         io.TextIOWrapper(cast(io.BufferedReader, stream), encoding=form.encoding, errors="replace") as text,
     ):
         while block := text.read(1 << 20):
-            if re.search(r"[1-9]\d{0,2}\.\d{3}(?!\d)", tail + block):
+            if re.search(grouped, tail + block):
                 return True
-            tail = block[-8:]
+            tail = block[-_LONGEST_NUMBER:]
     return False
 
 
 def csv_chunks(
     form: TableFormat, wanted: list[str], size: int, measured: Collection[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    if form.decimal != ".":
-        measured = ()
+    measured = set(measured).difference(form.thousands) if form.decimal == "." else ()
     for chunk in raw_chunks(form, wanted, size, measured):
         yield tidy_text(chunk, form, measured)
 
@@ -315,19 +337,21 @@ def raw_chunks(
 
 def tidy_text(chunk: pd.DataFrame, form: TableFormat, measured: Collection[str] = ()) -> pd.DataFrame:
     """Trim cells, and write decimal commas as points; columns of measurements are numbers already."""
+    out: dict[str, pd.Series] = {}
     for name in chunk.columns:
         if name in measured:
-            chunk[name] = _measured(chunk[name])
+            out[name] = _measured(chunk[name])
             continue
         column = chunk[name].str.strip()
         if name in form.thousands and name not in form.verbatim:
-            with_groups = column.str.fullmatch(_THOUSANDS, na=False)
-            column = column.where(~with_groups, column.str.replace(".", "", regex=False))
+            with_groups = column.str.fullmatch(GROUPED[form.decimal], na=False)
+            sign = "." if form.decimal == "," else ","
+            column = column.where(~with_groups, column.str.replace(sign, "", regex=False))
         if form.decimal == "," and name not in form.verbatim:
-            with_comma = column.str.fullmatch(_DECIMAL_COMMA, na=False)
+            with_comma = column.str.fullmatch(DECIMAL_COMMA, na=False)
             column = column.where(~with_comma, column.str.replace(",", ".", regex=False))
-        chunk[name] = column.where(~column.isin(MISSING))
-    return chunk
+        out[name] = column.where(~column.isin(MISSING))
+    return pd.DataFrame(out, index=chunk.index, copy=False)
 
 
 def measurements(first: pd.DataFrame) -> list[str]:
@@ -343,7 +367,9 @@ def measurements(first: pd.DataFrame) -> list[str]:
 
 
 def _measured(column: pd.Series) -> pd.Series:
-    """Return numbers; words among them stay words."""
+    """Return numbers; words among them stay words, also true and false."""
+    if column.dtype == np.dtype(bool):
+        return column.astype(str).astype(object)
     if column.dtype != np.dtype(object) and not np.isinf(column.to_numpy()).any():
         return to_numbers(column)
     text = column.astype(str).str.strip().where(column.notna())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast
 import pandas as pd
 
 from dcsurv import durations
+from dcsurv.messages import printable
 from dcsurv.writing import write_atomically
 
 if TYPE_CHECKING:
@@ -137,8 +138,8 @@ def mark(label: str, **style: Any) -> Line2D:
 
 
 def plain(name: object, letters: int = _LETTERS) -> str:
-    """Return a name from the data as matplotlib should print it: short, and a dollar sign is no formula."""
-    text = textwrap.shorten(" ".join(str(name).split()) or " ", 10_000)
+    """Return a name from the data as matplotlib should print it: short, no formula, and nothing that breaks a file."""
+    text = printable(" ".join(str(name)[:10_000].split())) or " "
     text = text if len(text) <= letters else text[: letters - 1] + "…"
     return text.replace("$", r"\$")
 

@@ -17,6 +17,7 @@ from dcsurv.models.drawn import representatives
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.penalised import PenalisedFit, Penalties
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
+from dcsurv.nonparametric import StepFunction, breslow
 from dcsurv.persistence import Arrays, Header
 from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
 
@@ -92,37 +93,45 @@ class AdditiveEstimator(SurvivalEstimator):
         The same for the bends, each of which has a standard deviation of at most 1. None lets the data choose.
     strength : float, default 1.0
         What penalties that the data choose are multiplied by.
+    strongest : int or None, default None
+        Only so many columns have an effect: those that alone go along most with the outcome, by the score test of Cox's
+        model. They are chosen from the patients that the model is fitted to. None takes all.
     """
 
     knots: int | None = None
     penalty: float | None = None
     bend_penalty: float | None = None
     strength: float = 1.0
+    strongest: int | None = None
 
     ranges: ClassVar[dict[str, Range]] = {
         "knots": NoneOr(WholeNumber(0)),
         "penalty": NoneOr(Number(above=0)),
         "bend_penalty": NoneOr(Number(above=0)),
         "strength": Number(above=0),
+        "strongest": NoneOr(WholeNumber(1)),
     }
 
     # --- fitting ------------------------------------------------------------------------------------------
 
-    def effect_terms(self, columns: FloatArray, events: int, weight: FloatArray) -> EffectTerms:
+    def effect_terms(self, columns: FloatArray, time: FloatArray, event: BoolArray, weight: FloatArray) -> EffectTerms:
         """Learn units, ranges and bends of the columns, and return what their coefficients are found with.
 
         Parameters
         ----------
         columns
             Of the patients who count, (n, p).
-        events
-            How many of them had the event.
+        time, event
+            Their outcomes.
         weight
             Their weights, of mean 1.
         """
+        events = int(event.sum())
         self._fit_scale(columns, weight)
         scaled = (columns - self.center_) / self.scale_
         varying = np.flatnonzero(self.upper_ > self.lower_)
+        if self.strongest is not None:
+            varying = _strongest(scaled, varying, time, event, weight, int(self.strongest))
         bends = self._find_bends(scaled, varying, weight, events)
         n, p = len(scaled), len(varying) + sum(one.mix.shape[1] for one in bends)
         terms = np.empty((n, p))
@@ -143,6 +152,7 @@ class AdditiveEstimator(SurvivalEstimator):
         if design.axes is not None:
             coef = design.axes @ coef
         straight = len(design.varying)
+        self.used_ = design.varying
         self.coef_ = np.zeros(len(self.scale_))
         self.coef_[design.varying] = coef[:straight] / self.scale_[design.varying]
         ends = straight + np.cumsum([one.mix.shape[1] for one in design.bends], dtype=np.int64)
@@ -174,7 +184,8 @@ class AdditiveEstimator(SurvivalEstimator):
 
     def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
         count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)
-        if scaled.shape[1] > min(_MOST_BENT, len(scaled) // 2) or count < 3:
+        width = scaled.shape[1] if self.strongest is None else len(varying)
+        if width > min(_MOST_BENT, len(scaled) // 2) or count < 3:
             return []
         if self.knots is None:
             count = min(count, 2 + max(_MOST_BENDS // max(len(varying), 1), 1))
@@ -231,19 +242,46 @@ class AdditiveEstimator(SurvivalEstimator):
             out[one.column] += one(held[one.column] / self.scale_[one.column])[:, 0]
         return out.T
 
+    def sum_of_effects(self, X: Features | FloatArray) -> FloatArray:
+        """Return the sum of the effects of prepared columns, (n,); of a few among very many, only those are read."""
+        if self.strongest is None:
+            return self.effects(X).sum(axis=1)
+        out = np.zeros(len(X))
+        bends = {one.column: one for one in self.bends_}
+        for k in self.used_:
+            held = np.clip(X[:, k].astype(np.float64), self.lower_[k], self.upper_[k]) - self.center_[k]
+            out += held * self.coef_[k]
+            if k in bends:
+                out += bends[k](held / self.scale_[k])[:, 0]
+        return out
+
+    def numbers_per_row(self) -> int:
+        """Return how many numbers a prediction holds in memory for each patient."""
+        return max(super().numbers_per_row(), 3 * len(self.coef_) if self.strongest is None else 0)
+
     # --- files --------------------------------------------------------------------------------------------
 
     def effects_to_arrays(self) -> Arrays:
-        """Return the effects as plain arrays."""
-        return {name: getattr(self, name) for name in _OF_COLUMNS} | to_arrays(self.bends_)
+        """Return the effects as plain arrays; where most of very many columns have none, without those."""
+        whole = {name: getattr(self, name) for name in _OF_COLUMNS}
+        if self.strongest is not None:
+            whole = {name: array[self.used_] for name, array in whole.items()}
+            whole |= {"used_": self.used_, "columns": np.array([len(self.coef_)])}
+        return whole | to_arrays(self.bends_)
 
     def effects_from_arrays(self, header: Header, arrays: Arrays) -> None:
         """Set the effects from what a file has, checked."""
-        p = len(arrays["coef_"])
+        stored = len(arrays["coef_"])
+        p = stored if self.strongest is None else int(arrays["columns"][0])
+        self.used_ = np.arange(p) if self.strongest is None else arrays["used_"].astype(np.int64)
+        if len(self.used_) != stored or (np.diff(self.used_, prepend=-1) <= 0).any() or (self.used_ >= p).any():
+            raise ValueError("its effects are not those of its columns")
         for name in _OF_COLUMNS:
-            if arrays[name].shape != (p,) or not np.isfinite(arrays[name]).all():
-                raise ValueError(f"{name} has the shape {arrays[name].shape}; {p} finite numbers are expected")
-            setattr(self, name, arrays[name])
+            if arrays[name].shape != (stored,) or not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} has the shape {arrays[name].shape}; {stored} finite numbers are expected")
+            whole = np.full(p, 1.0 if name == "scale_" else 0.0)
+            whole[self.used_] = arrays[name]
+            setattr(self, name, whole)
         if (self.scale_ <= 0).any() or (self.lower_ > self.upper_).any():
             raise ValueError("its columns have units or ranges that cannot be")
         self.bends_ = from_arrays(arrays, p)
@@ -265,6 +303,18 @@ def counted(X: Features, y: Outcome, weight: FloatArray | None) -> tuple[FloatAr
         weight = np.ones(len(rows))
     rows, weight = rows[weight > 0], weight[weight > 0]
     return X[rows].astype(np.float64), y["time"][rows], y["event"][rows], weight
+
+
+def _strongest(
+    scaled: FloatArray, varying: IntArray, time: FloatArray, event: BoolArray, weight: FloatArray, count: int
+) -> IntArray:
+    """Return the columns, ascending, with the largest score of a Cox model in which nothing has an effect yet."""
+    if len(varying) <= count:
+        return varying
+    times, hazard = breslow(time, event, np.ones(len(time)), weight)
+    more_than_expected = weight * (event - StepFunction(times, hazard, initial=0.0)(time))
+    score = np.abs(more_than_expected @ scaled[:, varying])
+    return np.sort(varying[np.argsort(-score, kind="stable")[:count]])
 
 
 def first_look(n: int) -> slice:

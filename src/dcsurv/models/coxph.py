@@ -11,6 +11,7 @@ import pandas as pd
 
 from dcsurv._learn import check_is_fitted
 from dcsurv.kinds import ModelKind, register
+from dcsurv.messages import InputError, Message, ModelChoice, plural
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
 from dcsurv.models.cox_summary import (
@@ -32,6 +33,8 @@ from dcsurv.target import FloatArray, Outcome
 
 # Newton's steps as shares of the full one; the first is lifelines' own.
 _STEPS = 0.95, 0.5, 0.1
+# More columns than this take minutes, and where they are more than patients also say nothing.
+_MOST_COLUMNS = 1000
 _NOT_CONVERGED = "Newton-Raphson failed to converge"
 _NOT_IN_THE_FILE = (
     "standard errors and the proportional-hazards test are not in this model's file, which dcsurv 0.1 wrote; its "
@@ -95,6 +98,16 @@ class CoxPH(SurvivalEstimator):
     ranges: ClassVar[dict[str, Range]] = {"penalizer": Number(least=0)}
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
+        if has_too_many_columns(X):
+            raise InputError(
+                f"CoxPH has an effect for every column, and {X.shape[1]:,} are more than {plural(len(X), 'patient')} "
+                "can tell apart.",
+                remedy=Message(
+                    "Use {ridge}, which draws effects to 0, or the default model, which also selects; or pass fewer "
+                    "columns, chosen without looking at the outcome.",
+                    ridge=ModelChoice("SplineCox"),
+                ),
+            )
         columns = X.astype(np.float64)
         # lifelines scales by the standard deviation; a constant column has none, and no effect either.
         varying = np.flatnonzero(np.ptp(columns if weight is None else columns[weight > 0], axis=0) > 0)
@@ -211,6 +224,11 @@ class CoxPH(SurvivalEstimator):
         self.inference_ = CoxInference.from_arrays(arrays)
         log_likelihood = header["training"]["log_likelihood"]
         self.log_likelihood_ = float("nan") if log_likelihood is None else float(log_likelihood)
+
+
+def has_too_many_columns(X: Any) -> bool:
+    """Tell whether a table has more columns than CoxPH takes: many, and more than patients."""
+    return bool(X.shape[1] > max(X.shape[0], _MOST_COLUMNS))
 
 
 register(

@@ -115,7 +115,8 @@ class SplineAFT(AdditiveEstimator):
         events = int(event.sum())
         self.unit_ = float(np.median(time[time > 0])) if (time > 0).any() else 1.0
         log_time = np.log(np.maximum(time / self.unit_, _SHORTEST))
-        design, clock = self.effect_terms(columns, events, weight), self._find_clock(log_time[event], weight[event])
+        design = self.effect_terms(columns, time, event, weight)
+        clock = self._find_clock(log_time[event], weight[event])
         times = np.column_stack([log_time, *(one(log_time) for one in clock)])
 
         def likelihood(of: slice) -> AFTLikelihood:
@@ -153,7 +154,7 @@ class SplineAFT(AdditiveEstimator):
         return [] if one is None else [one]
 
     def _location(self, X: Features | FloatArray) -> FloatArray:
-        return self.intercept_ + self.effects(X).sum(axis=1)
+        return self.intercept_ + self.sum_of_effects(X)
 
     def _clock(self, times: FloatArray) -> FloatArray:
         """Return h at ascending times."""

@@ -70,7 +70,7 @@ class SplineCox(AdditiveEstimator):
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
         columns, time, event, weight = counted(X, y, weight)
-        design, found = self.effect_terms(columns, int(event.sum()), weight), None
+        design, found = self.effect_terms(columns, time, event, weight), None
         penalties, start = design.penalties, None
         some = first_look(len(time))
         if design.terms.shape[1] and some.step > 1:
@@ -88,7 +88,7 @@ class SplineCox(AdditiveEstimator):
         return {**summary, "fitted_to": len(time)}
 
     def _log_risk(self, X: Features | FloatArray) -> FloatArray:
-        return self.effects(X).sum(axis=1)
+        return self.sum_of_effects(X)
 
     @property
     def nodes(self) -> FloatArray:

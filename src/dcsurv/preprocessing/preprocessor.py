@@ -13,6 +13,7 @@ import pandas as pd
 
 from dcsurv._frames import as_pandas
 from dcsurv._learn import BaseEstimator, TransformerMixin, check_array, check_is_fitted
+from dcsurv.messages import did_you_mean, listed
 from dcsurv.preprocessing.rules import (
     EncodedCategory,
     Float32Array,
@@ -245,11 +246,11 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         fitted_with_names = hasattr(self, "feature_names_in_")
         if named and fitted_with_names:
             missing = [name for name in known if name not in frame.columns]
-            extra = [name for name in frame.columns if name not in set(known)]
+            extra = [str(name) for name in frame.columns.difference(known, sort=False)]
             if missing:
                 raise ValueError(
-                    f"X lacks the columns {missing} that were there in fit (it has others: {extra[:10]}). Rename or "
-                    "add them; columns are found by name, in any order."
+                    f"X lacks the columns {listed(missing, 12)} that were there in fit (it has others: {extra[:10]}). "
+                    f"{did_you_mean(missing[0], extra)}Rename or add them; columns are found by name, in any order."
                 )
             if extra:
                 warnings.warn(
@@ -318,4 +319,7 @@ def _refuse_unknown_ordinal(ordinal: Sequence[str], names: Sequence[str]) -> Non
         raise ValueError(f"ordinal is the string {ordinal!r}; pass a list of column names, such as [{ordinal!r}].")
     unknown = [name for name in ordinal if name not in names]
     if unknown:
-        raise ValueError(f"ordinal names columns that X does not have: {unknown}. X has {list(names)}.")
+        raise ValueError(
+            f"ordinal names columns that X does not have: {unknown}. {did_you_mean(unknown[0], names)}X has "
+            f"{listed(names, 12)}."
+        )

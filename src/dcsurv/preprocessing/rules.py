@@ -93,8 +93,10 @@ def numbers_of(column: pd.Series) -> FloatArray:
             ) from None
     infinite = int(np.isinf(values).sum())
     if infinite:
+        row = int(np.argmax(np.isinf(values))) + 1
         raise ValueError(
-            f"column {column.name!r} holds {infinite} infinite values. Replace them by NaN if they mean missing."
+            f"column {column.name!r} holds {infinite} infinite values, the first in row {row}. Replace them by NaN if "
+            "they mean missing."
         )
     return values
 

@@ -16,6 +16,7 @@ from dcsurv.explanation import Explanation, WhatIf, explain, what_if
 from dcsurv.explanation.mixing import said_time
 from dcsurv.messages import plural, short
 from dcsurv.models import CoxPH, SurvivalModel
+from dcsurv.plain import csv_bytes
 from dcsurv.report.blocks import Picture, Section, percent
 from dcsurv.report.hazards import nomogram_picture
 from dcsurv.report.write import Report, draw_pictures, render_page
@@ -129,7 +130,7 @@ def write_explanation(
             drawn=drawn, folder=folder.name, holds="This page holds what was asked for about these patients",
         )  # fmt: skip
         write_atomically(target, page.encode())
-        write_atomically(target.with_suffix(".csv"), risk_table(found, times, names).to_csv(index=False).encode())
+        write_atomically(target.with_suffix(".csv"), csv_bytes(risk_table(found, times, names)))
     return Report(target, figures, {section.key: section.numbers for section in sections})
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dcsurv.cohort import ModelCard, OutcomeColumns
 from dcsurv.cohort.evaluation import Progress
 from dcsurv.figures.style import save, style_context
+from dcsurv.messages import Message, printable
 from dcsurv.plain import plain
 from dcsurv.report import (
     decisions,
@@ -280,6 +281,11 @@ def _sections(study: Study, tell: Progress) -> list[Section]:
     return [summary(study, out), *(out[key] for key in _ORDER if key in out), *checklists(titles)]
 
 
+def _shown(value: Any) -> Any:
+    """Return what a page shows of a value: text from a table without control characters; figures as they are."""
+    return printable(value) if type(value) is str or isinstance(value, Message) else value
+
+
 def render_page(**page: Any) -> str:
     """Return a page with its title, what stands below it, sections, figures and what is said about its contents."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -287,6 +293,7 @@ def render_page(**page: Any) -> str:
     environment = Environment(
         loader=PackageLoader("dcsurv", "report"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +13,8 @@ import pandas as pd
 
 from dcsurv.durations import describe_time
 from dcsurv.figures import save
-from dcsurv.messages import fixed, plural
-from dcsurv.plain import plain
+from dcsurv.messages import fixed, plural, printable
+from dcsurv.plain import csv_bytes, plain
 from dcsurv.validation.instability import Instability
 from dcsurv.writing import make_folder, together, write_atomically
 
@@ -44,6 +44,11 @@ figcaption { color: var(--soft); font-size: .88rem }
 """
 
 
+def escape(text: str) -> str:
+    """Return a text, which may name a centre of the data, for the page."""
+    return html.escape(printable(text))
+
+
 def write(found: Validation, folder: Path) -> list[Path]:
     """Write everything into a folder; return the files, the page first."""
     data = found.to_dict()
@@ -53,7 +58,7 @@ def write(found: Validation, folder: Path) -> list[Path]:
             make_folder(place)
         for name, table in found.tables().items():
             tables.append(folder / "tables" / f"{name}.csv")
-            write_atomically(tables[-1], table.to_csv(index=False).encode())
+            write_atomically(tables[-1], csv_bytes(table))
         write_atomically(folder / "validation.json", json.dumps(plain(data, finite=True), indent=1).encode())
         drawn = [path for name, figure in _figures(found).items() for path in save(figure, folder / "figures" / name)]
         write_atomically(folder / "index.html", _page(found).encode())

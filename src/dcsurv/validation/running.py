@@ -21,12 +21,14 @@ from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.kinds import make_model
-from dcsurv.messages import plural
+from dcsurv.messages import did_you_mean, plural
 from dcsurv.metrics import Metric, Setting, default_horizons
 from dcsurv.metrics.catalogue import choose_metrics
 from dcsurv.metrics.censoring import resolve_follow_up
 from dcsurv.metrics.inputs import check_times
 from dcsurv.metrics.resampling import check_confidence
+from dcsurv.models import CoxPH
+from dcsurv.models.coxph import has_too_many_columns
 from dcsurv.target import FloatArray, IntArray, check_groups, check_outcome, fold_indices
 from dcsurv.validation.centres import Centre, find_centres, others
 from dcsurv.validation.estimates import Pooled
@@ -150,6 +152,9 @@ def validate(
     centres, notes = ([], []) if labels is None else find_centres(labels, patients)
     estimators: dict[Role, Any] = {"model": model}
     compared = _reference(reference, model)
+    if isinstance(compared, CoxPH) and has_too_many_columns(patients.X):
+        notes.append(f"CoxPH, for comparison, is left out: {patients.X.shape[1]:,} columns are too many for it.")
+        compared = None
     if compared is not None:
         estimators["reference"] = compared
     refits = {role: plan.refits(role, estimator, centres) for role, estimator in estimators.items()}
@@ -203,7 +208,10 @@ def _column(frame: pd.DataFrame, given: Any, parameter: str) -> Any:
     if not isinstance(given, str):
         return given
     if given not in frame:
-        raise ValidationError(f"{parameter} names {given!r}, which is no column of X.", parameter=parameter)
+        near = did_you_mean(given, [str(name) for name in frame.columns])
+        raise ValidationError(
+            f"{parameter} names {given!r}, which is no column of X. {near}".rstrip(), parameter=parameter
+        )
     return frame[given]
 
 

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands \
-	simulation small validation neutral datasets clean
+	simulation small bad-tables validation neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
@@ -82,6 +82,10 @@ bands: $(VENV)/.development
 # The calibrated model beside CoxPH on small public cohorts; writes docs/results/small.
 small: $(VENV)/.development
 	$(BIN)/python benchmarks/small.py
+
+# Bad and odd tables through check, fit and predict; writes docs/results/bad_tables.
+bad-tables: $(VENV)/.development
+	$(BIN)/python benchmarks/bad_tables.py
 
 # What `dcsurv validate` says where the truth is known; writes docs/results/validation.
 validation: $(VENV)/.development

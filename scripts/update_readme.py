@@ -137,6 +137,12 @@ def fit_quality() -> str:
     return _table_of(page) if page.exists() else _NOT_RUN
 
 
+def bad_tables() -> str:
+    """Return what became of the bad tables, as `benchmarks/bad_tables.py` wrote it."""
+    page = RESULTS / "bad_tables" / "README.md"
+    return _table_of(page) if page.exists() else _NOT_RUN
+
+
 def large() -> str:
     """Return seconds and memory of the large jobs of `make bench`."""
     results = _benchmarks()
@@ -538,6 +544,7 @@ def kinds() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "quality": quality,
+    "bad-tables": bad_tables,
     "bench": bench,
     "large": large,
     "fit-speed": fit_speed,

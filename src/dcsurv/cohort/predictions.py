@@ -30,6 +30,7 @@ from dcsurv.writing import written_atomically
 
 if TYPE_CHECKING:
     from dcsurv.models import SurvivalModel
+    from dcsurv.models.base import Features
     from dcsurv.preprocessing import OutsideCounts
 
 # Rows that are read at once, of which each is the work of a thread, and patients whose curves stay in its cache.
@@ -244,15 +245,15 @@ class Predictor:
         if len(frame) >= _MANY:
             expect_much()
         found = self._looked_at(frame, cut)
+        prepared = self.model.prepare(found.features)
         out = np.empty((len(self.numbers()), len(frame)))
         for start in range(0, len(frame), _PIECE):
-            self._write(found.features.iloc[start : start + _PIECE], out[:, start : start + _PIECE])
+            self._write(prepared[start : start + _PIECE], out[:, start : start + _PIECE])
         found.numbers = np.round(out, _DECIMALS, out=out)
         return found
 
-    def _write(self, features: pd.DataFrame, out: FloatArray) -> None:
+    def _write(self, prepared: Features, out: FloatArray) -> None:
         """Predict a few patients, one row of ``out`` for each prediction."""
-        prepared = self.model.prepare(features)
         times = np.array([horizon.time for horizon in self.horizons])
         if self.bands is None:
             curves = self.model.curves_of(prepared)

@@ -1,10 +1,10 @@
 """A hundred kills: commands are struck at random moments, and what is left is looked at.
 
 Every life is a command that is killed (kill -9), told to end or interrupted, at a moment between its start and its end,
-or just as it writes its result. Afterwards the folder must hold what it held before or the whole result, and ten seconds
-later none of its processes may live. A few lives are spent in each folder; then the same command must end there as if
-nothing had happened. Commands are forks of a process that has imported everything, so that moments are not mostly those
-of importing; one in ten is a process of its own, struck early.
+or just as it writes its result. Afterwards the folder must hold what it held before or the whole result, and ten
+seconds later none of its processes may live. A few lives are spent in each folder; then the same command must end there
+as if nothing had happened. Commands are forks of a process that has imported everything, so that moments are not mostly
+those of importing; one in ten is a process of its own, struck early.
 ``python benchmarks/kills.py`` writes docs/results/kills.
 """
 
@@ -36,21 +36,27 @@ PATIENTS = 200
 # Seconds after which no process may live, and up to which a process of its own is struck.
 TEN_SECONDS, EARLY = 10.0, 12.0
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+# How many processes a command may start; each costs seconds to start, so that three lives in ten have two.
+JOBS = "{jobs}"
 COMMANDS = {
-    "fit": ("fit", "p.csv", *OUTCOME, "--model", "calibrated-coxph", "--set", "n_members=2", "--jobs", "2",
+    "fit": ("fit", "p.csv", *OUTCOME, "--model", "calibrated-coxph", "--set", "n_members=2", "--jobs", JOBS,
             "--bootstrap", "0", "--evaluate", "holdout", "-o", "m.safetensors"),
     "report": ("report", "ready.safetensors", "p.csv", "--bootstrap", "0", "-o", "r.html"),
-    "tune": ("tune", "p.csv", *OUTCOME, "--model", "coxph", "--trials", "6", "--folds", "2", "--jobs", "2",
+    "tune": ("tune", "p.csv", *OUTCOME, "--model", "coxph", "--trials", "5", "--folds", "2", "--jobs", JOBS,
              "--storage", "study", "-o", "s.json"),
     "reproduce": ("reproduce", "--protocol", "repeated", "--dataset", "metabric", "--model", "CoxPH", "--splits", "3",
-                  "--workers", "2", "-o", "made"),
+                  "--workers", JOBS, "-o", "made"),
     "validate": ("validate", "p.csv", *OUTCOME, "--model", "coxph", "--resamples", "3", "--repeats", "1", "--folds",
-                 "3", "--jobs", "2", "-o", "v"),
+                 "3", "--jobs", JOBS, "-o", "v"),
 }  # fmt: skip
 # What a command that was struck may leave besides what was there: the store from which the next one goes on.
 STORES = {"tune": r"study(-journal)?", "reproduce": r"made(/(rows|curves|failures|\.lock).*)?",
           "validate": r"v(/refits(/.*)?)?"}  # fmt: skip
 SIGNALS = {"SIGKILL": 0.7, "SIGTERM": 0.15, "SIGINT": 0.15}
+
+
+def words(command: str, jobs: int) -> list[str]:
+    return [word.format(jobs=jobs) for word in COMMANDS[command]]
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -133,8 +139,8 @@ for line in sys.stdin:
         self._process = subprocess.Popen([sys.executable, "-c", self.SCRIPT], env=os.environ | THREADS, **pipes)
         self.code: int | None = None
 
-    def start(self, command: str, folder: Path, mark: str, errors: Path) -> None:
-        asked = {"words": COMMANDS[command], "folder": str(folder), "mark": mark, "errors": str(errors)}
+    def start(self, asked_for: list[str], folder: Path, mark: str, errors: Path) -> None:
+        asked = {"words": asked_for, "folder": str(folder), "mark": mark, "errors": str(errors)}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self.pid, self.code = int(self._process.stdout.readline()), None
 
@@ -151,11 +157,12 @@ for line in sys.stdin:
 class Fresh:
     """Starts a command as a user does."""
 
-    def start(self, command: str, folder: Path, mark: str, errors: Path) -> None:
+    def start(self, asked_for: list[str], folder: Path, mark: str, errors: Path) -> None:
         environment = os.environ | THREADS | {"DCSURV_KILLS": mark}
         quiet = {"stdout": subprocess.DEVNULL, "stderr": errors.open("wb")}
-        words = [*DCSURV, *COMMANDS[command]]
-        self._process = subprocess.Popen(words, cwd=folder, env=environment, start_new_session=True, **quiet)
+        self._process = subprocess.Popen(
+            [*DCSURV, *asked_for], cwd=folder, env=environment, start_new_session=True, **quiet
+        )
         self.pid, self.code = self._process.pid, None
 
     def poll(self, seconds: float = 0.002) -> int | None:
@@ -189,15 +196,20 @@ def strike(process: Nursery | Fresh, folder: Path, when: float | None, which: st
 
 def one_life(
     process: Nursery | Fresh, command: str, folder: Path, before: dict[str, str], whole: dict[str, object],
-    when: float | None, which: str,
+    when: float | None, which: str, jobs: int,
 ) -> dict[str, object]:  # fmt: skip
     """Strike a command once; return what was found."""
     mark, errors = f"kills-{os.getpid()}-{random.getrandbits(48):x}", folder.parent / "errors"
-    process.start(command, folder, mark, errors)
+    process.start(words(command, jobs), folder, mark, errors)
     struck = strike(process, folder, when, which)
     hung = not ended(process, guard=60.0)
     at = time.monotonic()
-    found: dict[str, object] = {"command": command, "signal": which, "fresh": isinstance(process, Fresh)}
+    found: dict[str, object] = {
+        "command": command,
+        "signal": which,
+        "processes": jobs,
+        "fresh": isinstance(process, Fresh),
+    }
     found |= {"at": "last write" if when is None else round(when, 2), "struck": struck, "hung": hung}
     found["traceback"] = "Traceback" in errors.read_text()
     found |= {"state": state(command, folder, before, whole), "left_hidden": bool(hidden(folder))}
@@ -257,14 +269,15 @@ def main() -> None:
                 for _ in range(asked.in_each_folder):
                     which = rng.choices(list(SIGNALS), list(SIGNALS.values()))[0]
                     fresh = rng.random() < 0.1
-                    when = None if rng.random() < 0.3 else rng.uniform(0, seconds[command])
+                    jobs = 2 if rng.random() < 0.3 else 1
+                    when = None if rng.random() < 0.3 else rng.uniform(0, seconds[command] * (1 + 2 * (jobs == 2)))
                     process, when = (Fresh(), rng.uniform(0, EARLY)) if fresh else (nursery, when)
-                    lives.append(one_life(process, command, folder, before, wholes[command], when, which))
+                    lives.append(one_life(process, command, folder, before, wholes[command], when, which, jobs))
                     print(json.dumps(lives[-1]), flush=True)
                     if lives[-1]["state"] == "complete" or not lives[-1]["struck"]:
                         break
             begin = time.monotonic()
-            nursery.start(command, folder, "kills-to-the-end", folder.parent / "errors")
+            nursery.start(words(command, 1), folder, "kills-to-the-end", folder.parent / "errors")
             in_time = ended(nursery, guard=600.0)
             new = {name for name in contents(folder) if name not in before and is_result(command, name)}
             result = without_clock(folder, new)
@@ -290,8 +303,8 @@ def write(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> None
 
 def table(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> list[str]:
     """Return the counts by command as a Markdown table."""
-    header = ["command", "struck", "of these kill -9", "at the last write", "folder as before", "complete",
-              "between two moves", "damaged", "alive after 10 s", "hung", "runs to the end after it", "of these failed",
+    header = ["command", "struck", "of these kill -9", "with two processes", "at the last write", "folder as before",
+              "complete", "between two moves", "damaged", "alive after 10 s", "hung", "runs to the end after it", "of these failed",
               "another result", "something left"]  # fmt: skip
     lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
     for command in [*COMMANDS, "all"]:
@@ -299,7 +312,8 @@ def table(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> list
         last = [one for one in ends if command in ("all", one["command"])]
         states = collections.Counter(one["state"] for one in own)
         counts = [
-            len(own), sum(one["signal"] == "SIGKILL" for one in own), sum(one["at"] == "last write" for one in own),
+            len(own), sum(one["signal"] == "SIGKILL" for one in own),
+            sum(one["processes"] == 2 for one in own), sum(one["at"] == "last write" for one in own),
             *(states[name] for name in ("as before", "complete", "between two moves", "damaged")),
             sum(bool(one["alive_after_ten_seconds"]) for one in own), sum(bool(one["hung"]) for one in own),
             len(last), sum(one["code"] != 0 for one in last), sum(not one["same"] for one in last),

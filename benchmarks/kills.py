@@ -15,8 +15,10 @@ import collections
 import contextlib
 import csv
 import hashlib
+import itertools
 import json
 import os
+import queue
 import random
 import re
 import select
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +38,7 @@ OUTCOME = ("--time", "days", "--event", "died", "--unit", "days")
 PATIENTS = 200
 # Seconds after which no process may live, and up to which a process of its own is struck.
 TEN_SECONDS, EARLY = 10.0, 12.0
+IN_EACH_FOLDER = 4
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 # How many processes a command may start; each costs seconds to start, so that three lives in ten have two.
 JOBS = "{jobs}"
@@ -44,10 +48,10 @@ COMMANDS = {
     "report": ("report", "ready.safetensors", "p.csv", "--bootstrap", "0", "-o", "r.html"),
     "tune": ("tune", "p.csv", *OUTCOME, "--model", "coxph", "--trials", "5", "--folds", "2", "--jobs", JOBS,
              "--storage", "study", "-o", "s.json"),
-    "reproduce": ("reproduce", "--protocol", "repeated", "--dataset", "metabric", "--model", "CoxPH", "--splits", "3",
+    "reproduce": ("reproduce", "--protocol", "repeated", "--dataset", "metabric", "--model", "CoxPH", "--splits", "2",
                   "--workers", JOBS, "-o", "made"),
-    "validate": ("validate", "p.csv", *OUTCOME, "--model", "coxph", "--resamples", "3", "--repeats", "1", "--folds",
-                 "3", "--jobs", JOBS, "-o", "v"),
+    "validate": ("validate", "p.csv", *OUTCOME, "--model", "coxph", "--resamples", "2", "--repeats", "1", "--folds",
+                 "2", "--jobs", JOBS, "-o", "v"),
 }  # fmt: skip
 # What a command that was struck may leave besides what was there: the store from which the next one goes on.
 STORES = {"tune": r"study(-journal)?", "reproduce": r"made(/(rows|curves|failures|\.lock).*)?",
@@ -184,7 +188,7 @@ def strike(process: Nursery | Fresh, folder: Path, when: float | None, which: st
     """Strike a command after some seconds, or (None) when it has begun to write its result; return whether it lived."""
     begin = time.monotonic()
     while process.poll() is None:
-        if any(folder.glob(".*.part")) if when is None else time.monotonic() - begin > when:
+        if any(folder.rglob(".dcsurv-*.part")) if when is None else time.monotonic() - begin > when:
             with contextlib.suppress(ProcessLookupError):
                 if which == "SIGINT":
                     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -245,51 +249,83 @@ def prepare(ready: Path) -> None:
     subprocess.run([*DCSURV, *fit], cwd=ready, check=True, capture_output=True)
 
 
+class Campaign:
+    """Folders in which commands are struck a few times and then run to their end."""
+
+    def __init__(self, place: Path, seed: int) -> None:
+        self.place, self.seed, self.ready = place, seed, place / "ready"
+        prepare(self.ready)
+        self.before = contents(self.ready)
+        self.lives: list[dict[str, object]] = []
+        self.ends: list[dict[str, object]] = []
+        self._whole: dict[str, dict[str, object]] = {}
+        self._seconds: dict[str, float] = {}
+        self._nurseries: queue.SimpleQueue[Nursery] = queue.SimpleQueue()
+
+    def open_nursery(self) -> None:
+        self._nurseries.put(Nursery())
+
+    def undisturbed(self, command: str) -> None:
+        """Find out what a command makes, and how long it takes."""
+        nursery, folder, begin = self._nurseries.get(), self._folder(command), time.monotonic()
+        result = self._to_the_end(nursery, command, folder)
+        assert nursery.code == 0, (folder.parent / "errors").read_text()
+        self._whole[command], self._seconds[command] = result, time.monotonic() - begin
+        self._nurseries.put(nursery)
+
+    def folder(self, number: int) -> None:
+        """Strike a command in a folder a few times, and let it end."""
+        nursery, rng = self._nurseries.get(), random.Random(f"{self.seed} {number}")
+        command = list(COMMANDS)[number % len(COMMANDS)]
+        folder = self._folder(f"{command}{number}")
+        for _ in range(IN_EACH_FOLDER):
+            which = rng.choices(list(SIGNALS), list(SIGNALS.values()))[0]
+            jobs = 2 if rng.random() < 0.3 else 1
+            process: Nursery | Fresh = Fresh() if rng.random() < 0.1 else nursery
+            when = None if rng.random() < 0.3 else rng.uniform(0, self._seconds[command] * (3 if jobs == 2 else 1))
+            when = rng.uniform(0, EARLY) if isinstance(process, Fresh) else when
+            found = one_life(process, command, folder, self.before, self._whole[command], when, which, jobs)
+            self.lives.append(found)
+            print(json.dumps(found), flush=True)
+            if found["state"] == "complete" or not found["struck"]:
+                break
+        same = self._to_the_end(nursery, command, folder) == self._whole[command]
+        self.ends.append({"command": command, "code": nursery.code, "same": same, "left_hidden": len(hidden(folder))})
+        print(json.dumps(self.ends[-1]), flush=True)
+        self._nurseries.put(nursery)
+
+    def close(self) -> None:
+        while not self._nurseries.empty():
+            self._nurseries.get().close()
+
+    def _folder(self, name: str) -> Path:
+        folder = self.place / name / "work"
+        shutil.copytree(self.ready, folder)
+        return folder
+
+    def _to_the_end(self, nursery: Nursery, command: str, folder: Path) -> dict[str, object]:
+        nursery.start(words(command, 1), folder, "kills-to-the-end", folder.parent / "errors")
+        ended(nursery, guard=600.0)
+        new = {name for name in contents(folder) if name not in self.before and is_result(command, name)}
+        return without_clock(folder, new)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lives", type=int, default=110)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--in-each-folder", type=int, default=4)
+    parser.add_argument("--side-by-side", type=int, default=2)
     asked = parser.parse_args()
-    rng = random.Random(asked.seed)
-    lives: list[dict[str, object]] = []
-    ends: list[dict[str, object]] = []
-    nursery = Nursery()
-    with tempfile.TemporaryDirectory() as place:
-        ready = Path(place) / "ready"
-        prepare(ready)
-        before = contents(ready)
-        wholes: dict[str, dict[str, object]] = {}
-        seconds: dict[str, float] = {}
-        while sum(bool(life["struck"]) for life in lives) < asked.lives:
-            command = list(COMMANDS)[len(ends) % len(COMMANDS)]
-            folder = Path(place) / f"{command}{len(ends)}" / "work"
-            shutil.copytree(ready, folder)
-            if command in wholes:
-                for _ in range(asked.in_each_folder):
-                    which = rng.choices(list(SIGNALS), list(SIGNALS.values()))[0]
-                    fresh = rng.random() < 0.1
-                    jobs = 2 if rng.random() < 0.3 else 1
-                    when = None if rng.random() < 0.3 else rng.uniform(0, seconds[command] * (1 + 2 * (jobs == 2)))
-                    process, when = (Fresh(), rng.uniform(0, EARLY)) if fresh else (nursery, when)
-                    lives.append(one_life(process, command, folder, before, wholes[command], when, which, jobs))
-                    print(json.dumps(lives[-1]), flush=True)
-                    if lives[-1]["state"] == "complete" or not lives[-1]["struck"]:
-                        break
-            begin = time.monotonic()
-            nursery.start(words(command, 1), folder, "kills-to-the-end", folder.parent / "errors")
-            in_time = ended(nursery, guard=600.0)
-            new = {name for name in contents(folder) if name not in before and is_result(command, name)}
-            result = without_clock(folder, new)
-            if command not in wholes:
-                assert nursery.code == 0, (folder.parent / "errors").read_text()
-                wholes[command], seconds[command] = result, time.monotonic() - begin
-            same = result == wholes[command]
-            ends.append({"command": command, "ended": in_time, "code": nursery.code, "same": same,
-                         "left_hidden": len(hidden(folder))})  # fmt: skip
-            print(json.dumps(ends[-1]), flush=True)
-            write(lives, ends)
-    nursery.close()
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(asked.side_by_side) as pool:
+        campaign = Campaign(Path(place), asked.seed)
+        for _ in range(asked.side_by_side):
+            campaign.open_nursery()
+        list(pool.map(campaign.undisturbed, COMMANDS))
+        numbers = iter(range(10**6))
+        while sum(bool(life["struck"]) for life in campaign.lives) < asked.lives:
+            list(pool.map(campaign.folder, itertools.islice(numbers, len(COMMANDS))))
+            write(campaign.lives, campaign.ends)
+        campaign.close()
 
 
 def write(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> None:
@@ -304,8 +340,8 @@ def write(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> None
 def table(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> list[str]:
     """Return the counts by command as a Markdown table."""
     header = ["command", "struck", "of these kill -9", "with two processes", "at the last write", "folder as before",
-              "complete", "between two moves", "damaged", "alive after 10 s", "hung", "runs to the end after it", "of these failed",
-              "another result", "something left"]  # fmt: skip
+              "complete", "between two moves", "damaged", "alive after 10 s", "hung", "runs to the end after it",
+              "of these failed", "another result", "something left"]  # fmt: skip
     lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
     for command in [*COMMANDS, "all"]:
         own = [one for one in lives if one["struck"] and command in ("all", one["command"])]

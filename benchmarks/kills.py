@@ -1,10 +1,10 @@
 """A hundred kills: commands are struck at random moments, and what is left is looked at.
 
 Every life is a command that is killed (kill -9), told to end or interrupted, at a moment between its start and its end,
-or just as it writes its result. Afterwards the folder must hold what it held before or the whole result, and ten seconds
-later none of its processes may live. A few lives are spent in each folder; then the same command must end there as if
-nothing had happened. Commands are forks of a process that has imported everything, so that moments are not mostly those
-of importing; one in ten is a process of its own, struck early.
+or just as it writes its result. Afterwards the folder must hold what it held before or the whole result, and ten
+seconds later none of its processes may live. A few lives are spent in each folder; then the same command must end there
+as if nothing had happened. Commands are forks of a process that has imported everything, so that moments are not mostly
+those of importing; one in ten is a process of its own, struck early.
 ``python benchmarks/kills.py`` writes docs/results/kills.
 """
 
@@ -15,8 +15,10 @@ import collections
 import contextlib
 import csv
 import hashlib
+import itertools
 import json
 import os
+import queue
 import random
 import re
 import select
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,22 +38,29 @@ OUTCOME = ("--time", "days", "--event", "died", "--unit", "days")
 PATIENTS = 200
 # Seconds after which no process may live, and up to which a process of its own is struck.
 TEN_SECONDS, EARLY = 10.0, 12.0
+IN_EACH_FOLDER = 4
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+# How many processes a command may start; each costs seconds to start, so that three lives in ten have two.
+JOBS = "{jobs}"
 COMMANDS = {
-    "fit": ("fit", "p.csv", *OUTCOME, "--model", "calibrated-coxph", "--set", "n_members=2", "--jobs", "2",
+    "fit": ("fit", "p.csv", *OUTCOME, "--model", "calibrated-coxph", "--set", "n_members=2", "--jobs", JOBS,
             "--bootstrap", "0", "--evaluate", "holdout", "-o", "m.safetensors"),
     "report": ("report", "ready.safetensors", "p.csv", "--bootstrap", "0", "-o", "r.html"),
-    "tune": ("tune", "p.csv", *OUTCOME, "--model", "coxph", "--trials", "6", "--folds", "2", "--jobs", "2",
+    "tune": ("tune", "p.csv", *OUTCOME, "--model", "coxph", "--trials", "5", "--folds", "2", "--jobs", JOBS,
              "--storage", "study", "-o", "s.json"),
-    "reproduce": ("reproduce", "--protocol", "repeated", "--dataset", "metabric", "--model", "CoxPH", "--splits", "3",
-                  "--workers", "2", "-o", "made"),
-    "validate": ("validate", "p.csv", *OUTCOME, "--model", "coxph", "--resamples", "3", "--repeats", "1", "--folds",
-                 "3", "--jobs", "2", "-o", "v"),
+    "reproduce": ("reproduce", "--protocol", "repeated", "--dataset", "metabric", "--model", "CoxPH", "--splits", "2",
+                  "--workers", JOBS, "-o", "made"),
+    "validate": ("validate", "p.csv", *OUTCOME, "--model", "coxph", "--resamples", "2", "--repeats", "1", "--folds",
+                 "2", "--jobs", JOBS, "-o", "v"),
 }  # fmt: skip
 # What a command that was struck may leave besides what was there: the store from which the next one goes on.
 STORES = {"tune": r"study(-journal)?", "reproduce": r"made(/(rows|curves|failures|\.lock).*)?",
           "validate": r"v(/refits(/.*)?)?"}  # fmt: skip
 SIGNALS = {"SIGKILL": 0.7, "SIGTERM": 0.15, "SIGINT": 0.15}
+
+
+def words(command: str, jobs: int) -> list[str]:
+    return [word.format(jobs=jobs) for word in COMMANDS[command]]
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -133,8 +143,8 @@ for line in sys.stdin:
         self._process = subprocess.Popen([sys.executable, "-c", self.SCRIPT], env=os.environ | THREADS, **pipes)
         self.code: int | None = None
 
-    def start(self, command: str, folder: Path, mark: str, errors: Path) -> None:
-        asked = {"words": COMMANDS[command], "folder": str(folder), "mark": mark, "errors": str(errors)}
+    def start(self, asked_for: list[str], folder: Path, mark: str, errors: Path) -> None:
+        asked = {"words": asked_for, "folder": str(folder), "mark": mark, "errors": str(errors)}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self.pid, self.code = int(self._process.stdout.readline()), None
 
@@ -151,11 +161,12 @@ for line in sys.stdin:
 class Fresh:
     """Starts a command as a user does."""
 
-    def start(self, command: str, folder: Path, mark: str, errors: Path) -> None:
+    def start(self, asked_for: list[str], folder: Path, mark: str, errors: Path) -> None:
         environment = os.environ | THREADS | {"DCSURV_KILLS": mark}
         quiet = {"stdout": subprocess.DEVNULL, "stderr": errors.open("wb")}
-        words = [*DCSURV, *COMMANDS[command]]
-        self._process = subprocess.Popen(words, cwd=folder, env=environment, start_new_session=True, **quiet)
+        self._process = subprocess.Popen(
+            [*DCSURV, *asked_for], cwd=folder, env=environment, start_new_session=True, **quiet
+        )
         self.pid, self.code = self._process.pid, None
 
     def poll(self, seconds: float = 0.002) -> int | None:
@@ -177,7 +188,7 @@ def strike(process: Nursery | Fresh, folder: Path, when: float | None, which: st
     """Strike a command after some seconds, or (None) when it has begun to write its result; return whether it lived."""
     begin = time.monotonic()
     while process.poll() is None:
-        if any(folder.glob(".*.part")) if when is None else time.monotonic() - begin > when:
+        if any(folder.rglob(".dcsurv-*.part")) if when is None else time.monotonic() - begin > when:
             with contextlib.suppress(ProcessLookupError):
                 if which == "SIGINT":
                     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -189,15 +200,20 @@ def strike(process: Nursery | Fresh, folder: Path, when: float | None, which: st
 
 def one_life(
     process: Nursery | Fresh, command: str, folder: Path, before: dict[str, str], whole: dict[str, object],
-    when: float | None, which: str,
+    when: float | None, which: str, jobs: int,
 ) -> dict[str, object]:  # fmt: skip
     """Strike a command once; return what was found."""
     mark, errors = f"kills-{os.getpid()}-{random.getrandbits(48):x}", folder.parent / "errors"
-    process.start(command, folder, mark, errors)
+    process.start(words(command, jobs), folder, mark, errors)
     struck = strike(process, folder, when, which)
     hung = not ended(process, guard=60.0)
     at = time.monotonic()
-    found: dict[str, object] = {"command": command, "signal": which, "fresh": isinstance(process, Fresh)}
+    found: dict[str, object] = {
+        "command": command,
+        "signal": which,
+        "processes": jobs,
+        "fresh": isinstance(process, Fresh),
+    }
     found |= {"at": "last write" if when is None else round(when, 2), "struck": struck, "hung": hung}
     found["traceback"] = "Traceback" in errors.read_text()
     found |= {"state": state(command, folder, before, whole), "left_hidden": bool(hidden(folder))}
@@ -233,50 +249,83 @@ def prepare(ready: Path) -> None:
     subprocess.run([*DCSURV, *fit], cwd=ready, check=True, capture_output=True)
 
 
+class Campaign:
+    """Folders in which commands are struck a few times and then run to their end."""
+
+    def __init__(self, place: Path, seed: int) -> None:
+        self.place, self.seed, self.ready = place, seed, place / "ready"
+        prepare(self.ready)
+        self.before = contents(self.ready)
+        self.lives: list[dict[str, object]] = []
+        self.ends: list[dict[str, object]] = []
+        self._whole: dict[str, dict[str, object]] = {}
+        self._seconds: dict[str, float] = {}
+        self._nurseries: queue.SimpleQueue[Nursery] = queue.SimpleQueue()
+
+    def open_nursery(self) -> None:
+        self._nurseries.put(Nursery())
+
+    def undisturbed(self, command: str) -> None:
+        """Find out what a command makes, and how long it takes."""
+        nursery, folder, begin = self._nurseries.get(), self._folder(command), time.monotonic()
+        result = self._to_the_end(nursery, command, folder)
+        assert nursery.code == 0, (folder.parent / "errors").read_text()
+        self._whole[command], self._seconds[command] = result, time.monotonic() - begin
+        self._nurseries.put(nursery)
+
+    def folder(self, number: int) -> None:
+        """Strike a command in a folder a few times, and let it end."""
+        nursery, rng = self._nurseries.get(), random.Random(f"{self.seed} {number}")
+        command = list(COMMANDS)[number % len(COMMANDS)]
+        folder = self._folder(f"{command}{number}")
+        for _ in range(IN_EACH_FOLDER):
+            which = rng.choices(list(SIGNALS), list(SIGNALS.values()))[0]
+            jobs = 2 if rng.random() < 0.3 else 1
+            process: Nursery | Fresh = Fresh() if rng.random() < 0.1 else nursery
+            when = None if rng.random() < 0.3 else rng.uniform(0, self._seconds[command] * (3 if jobs == 2 else 1))
+            when = rng.uniform(0, EARLY) if isinstance(process, Fresh) else when
+            found = one_life(process, command, folder, self.before, self._whole[command], when, which, jobs)
+            self.lives.append(found)
+            print(json.dumps(found), flush=True)
+            if found["state"] == "complete" or not found["struck"]:
+                break
+        same = self._to_the_end(nursery, command, folder) == self._whole[command]
+        self.ends.append({"command": command, "code": nursery.code, "same": same, "left_hidden": len(hidden(folder))})
+        print(json.dumps(self.ends[-1]), flush=True)
+        self._nurseries.put(nursery)
+
+    def close(self) -> None:
+        while not self._nurseries.empty():
+            self._nurseries.get().close()
+
+    def _folder(self, name: str) -> Path:
+        folder = self.place / name / "work"
+        shutil.copytree(self.ready, folder)
+        return folder
+
+    def _to_the_end(self, nursery: Nursery, command: str, folder: Path) -> dict[str, object]:
+        nursery.start(words(command, 1), folder, "kills-to-the-end", folder.parent / "errors")
+        ended(nursery, guard=600.0)
+        new = {name for name in contents(folder) if name not in self.before and is_result(command, name)}
+        return without_clock(folder, new)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lives", type=int, default=110)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--in-each-folder", type=int, default=4)
+    parser.add_argument("--side-by-side", type=int, default=2)
     asked = parser.parse_args()
-    rng = random.Random(asked.seed)
-    lives: list[dict[str, object]] = []
-    ends: list[dict[str, object]] = []
-    nursery = Nursery()
-    with tempfile.TemporaryDirectory() as place:
-        ready = Path(place) / "ready"
-        prepare(ready)
-        before = contents(ready)
-        wholes: dict[str, dict[str, object]] = {}
-        seconds: dict[str, float] = {}
-        while sum(bool(life["struck"]) for life in lives) < asked.lives:
-            command = list(COMMANDS)[len(ends) % len(COMMANDS)]
-            folder = Path(place) / f"{command}{len(ends)}" / "work"
-            shutil.copytree(ready, folder)
-            if command in wholes:
-                for _ in range(asked.in_each_folder):
-                    which = rng.choices(list(SIGNALS), list(SIGNALS.values()))[0]
-                    fresh = rng.random() < 0.1
-                    when = None if rng.random() < 0.3 else rng.uniform(0, seconds[command])
-                    process, when = (Fresh(), rng.uniform(0, EARLY)) if fresh else (nursery, when)
-                    lives.append(one_life(process, command, folder, before, wholes[command], when, which))
-                    print(json.dumps(lives[-1]), flush=True)
-                    if lives[-1]["state"] == "complete" or not lives[-1]["struck"]:
-                        break
-            begin = time.monotonic()
-            nursery.start(command, folder, "kills-to-the-end", folder.parent / "errors")
-            in_time = ended(nursery, guard=600.0)
-            new = {name for name in contents(folder) if name not in before and is_result(command, name)}
-            result = without_clock(folder, new)
-            if command not in wholes:
-                assert nursery.code == 0, (folder.parent / "errors").read_text()
-                wholes[command], seconds[command] = result, time.monotonic() - begin
-            same = result == wholes[command]
-            ends.append({"command": command, "ended": in_time, "code": nursery.code, "same": same,
-                         "left_hidden": len(hidden(folder))})  # fmt: skip
-            print(json.dumps(ends[-1]), flush=True)
-            write(lives, ends)
-    nursery.close()
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(asked.side_by_side) as pool:
+        campaign = Campaign(Path(place), asked.seed)
+        for _ in range(asked.side_by_side):
+            campaign.open_nursery()
+        list(pool.map(campaign.undisturbed, COMMANDS))
+        numbers = iter(range(10**6))
+        while sum(bool(life["struck"]) for life in campaign.lives) < asked.lives:
+            list(pool.map(campaign.folder, itertools.islice(numbers, len(COMMANDS))))
+            write(campaign.lives, campaign.ends)
+        campaign.close()
 
 
 def write(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> None:
@@ -290,16 +339,17 @@ def write(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> None
 
 def table(lives: list[dict[str, object]], ends: list[dict[str, object]]) -> list[str]:
     """Return the counts by command as a Markdown table."""
-    header = ["command", "struck", "of these kill -9", "at the last write", "folder as before", "complete",
-              "between two moves", "damaged", "alive after 10 s", "hung", "runs to the end after it", "of these failed",
-              "another result", "something left"]  # fmt: skip
+    header = ["command", "struck", "of these kill -9", "with two processes", "at the last write", "folder as before",
+              "complete", "between two moves", "damaged", "alive after 10 s", "hung", "runs to the end after it",
+              "of these failed", "another result", "something left"]  # fmt: skip
     lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
     for command in [*COMMANDS, "all"]:
         own = [one for one in lives if one["struck"] and command in ("all", one["command"])]
         last = [one for one in ends if command in ("all", one["command"])]
         states = collections.Counter(one["state"] for one in own)
         counts = [
-            len(own), sum(one["signal"] == "SIGKILL" for one in own), sum(one["at"] == "last write" for one in own),
+            len(own), sum(one["signal"] == "SIGKILL" for one in own),
+            sum(one["processes"] == 2 for one in own), sum(one["at"] == "last write" for one in own),
             *(states[name] for name in ("as before", "complete", "between two moves", "damaged")),
             sum(bool(one["alive_after_ten_seconds"]) for one in own), sum(bool(one["hung"]) for one in own),
             len(last), sum(one["code"] != 0 for one in last), sum(not one["same"] for one in last),

@@ -414,6 +414,12 @@ def follow_up_designs() -> str:
     return _result("follow-up", "| follow-up |")
 
 
+def kills() -> str:
+    """Return what commands left that were struck, as `python benchmarks/kills.py` wrote it."""
+    path = RESULTS / "kills" / "README.md"
+    return _table_of(path) if path.exists() else _NOT_RUN
+
+
 def neutral() -> str:
     """Return our ranks among the published learners, with the pictures and the command that made them."""
     if not NEUTRAL.exists():
@@ -575,6 +581,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
+    "kills": kills,
     "neutral": neutral,
     "neutral-sentence": neutral_sentence,
     "neutral-learners": neutral_learners,

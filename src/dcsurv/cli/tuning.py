@@ -138,7 +138,7 @@ def tune(
         "file": cohort.name, "sha256": cohort.digest, "patients": len(part), "all": search.all_patients,
         "seed": computing.seed,
     }  # fmt: skip
-    counts = {str(state): int(number) for state, number in found.trials["state"].value_counts().items()}
+    counts = found.counts()
     with together(output.parent):
         save_settings(
             output, found.best_estimator(), criterion=list(labels), value=found.best_value,

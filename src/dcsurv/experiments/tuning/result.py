@@ -16,7 +16,7 @@ from sklearn.base import clone
 from dcsurv.calibration import COMPANIONS, CalibratedEnsemble, default_member
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import named_estimator
-from dcsurv.experiments.tuning.study import counts, is_own, is_surplus, quiet
+from dcsurv.experiments.tuning.study import is_lost, is_own, is_surplus, quiet
 from dcsurv.kinds import kind_of, make_model
 from dcsurv.models.estimator import plain_random_state
 from dcsurv.plain import plain
@@ -79,7 +79,7 @@ class TuningResult:
         complete = told.get("state") == "complete"
         return {
             "number": trial.number,
-            "state": told.get("state", "failed") if counts(trial) else "lost",
+            "state": "lost" if is_lost(trial) else told.get("state", "failed"),
             **dict(zip(self.criterion.labels, trial.values if complete else [np.nan] * 2, strict=False)),
             "folds": len(told.get("folds", ())),
             "seconds": told.get("seconds"),
@@ -136,7 +136,18 @@ class TuningResult:
     @property
     def n_trials(self) -> int:
         """How many trials there were, without those that were lost with their process and begun again."""
-        return int((self.trials["state"] != "lost").sum())
+        return sum(self.counts().values())
+
+    def counts(self) -> dict[str, int]:
+        """Return how many trials there are by state, without those that were lost and begun again.
+
+        Returns
+        -------
+        dict of str to int
+            The most frequent state first.
+        """
+        states = self.trials.loc[self.trials["state"] != "lost", "state"]
+        return {str(state): int(number) for state, number in states.value_counts().items()}
 
     @property
     def own_value(self) -> float | tuple[float, ...] | None:
@@ -170,7 +181,7 @@ class TuningResult:
             "criterion": self.criterion.labels[0] if len(self.criterion.labels) == 1 else list(self.criterion.labels),
             "value": self.best_value,
             "own_value": self.own_value,
-            "trials": {str(state): int(count) for state, count in self.trials["state"].value_counts().items()},
+            "trials": self.counts(),
         }
         save_settings(path, self.best_estimator(), **found)
 

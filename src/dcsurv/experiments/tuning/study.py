@@ -42,9 +42,9 @@ _living: Final[set[str]] = set()
 _RANDOM_TRIALS: Final = 10
 
 
-def counts(trial: Any) -> bool:
-    """Whether a trial was not lost, nor one too many."""
-    return not trial.user_attrs.get(_LOST)
+def is_lost(trial: Any) -> bool:
+    """Whether a trial does not count: its process ended before it did, or it was one too many."""
+    return bool(trial.user_attrs.get(_LOST))
 
 
 def is_surplus(trial: Any) -> bool:
@@ -54,7 +54,7 @@ def is_surplus(trial: Any) -> bool:
 
 def is_own(trial: Any) -> bool:
     """Whether a trial has the settings that the estimator came with."""
-    return bool(trial.user_attrs.get(_OWN)) and counts(trial)
+    return bool(trial.user_attrs.get(_OWN)) and not is_lost(trial)
 
 
 @dataclass(frozen=True)

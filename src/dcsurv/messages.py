@@ -194,7 +194,7 @@ def printable(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
-def shortened(text: str, letters: int = 60) -> str:
+def shortened(text: str, letters: int = 160) -> str:
     """Return a value to quote, cut if it is long."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
 

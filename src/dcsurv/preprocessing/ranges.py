@@ -88,7 +88,7 @@ class Ranges:
     >>> from dcsurv.preprocessing import Population
     >>> ranges = Population.of(np.linspace(20, 90, 100)[:, None]).ranges
     >>> ranges.look(np.array([[50.0], [91.0], [560.0]])).notes()[2]
-    'outside training range: x0 560 (20 to 90); not to be used, predicted as x0 90'
+    'outside training range: x0 560 (15 to 95); not to be used, predicted as x0 95'
     """
 
     places: IntArray
@@ -206,7 +206,20 @@ class Ranges:
         return beyond
 
     def cell(self, k: int, value: float) -> str:
-        """Return a value beside its range: ``age 560 (15 to 100)``."""
+        """Return a value beside its range: ``age 560 (15 to 100)``.
+
+        Parameters
+        ----------
+        k : int
+            Which number.
+        value : float
+            Its value.
+
+        Returns
+        -------
+        str
+            Words for a note.
+        """
         return f"{self.names[k]} {_number(value)} ({_number(self.low[k])} to {_number(self.high[k])})"
 
     def unit_of(self, k: int, values: FloatArray) -> str | None:
@@ -263,6 +276,14 @@ class Outside:
         The values.
     empty : array of int
         Rows without any value at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.preprocessing import Population
+    >>> ranges = Population.of(np.linspace(20, 90, 100)[:, None]).ranges
+    >>> ranges.look(np.array([[50.0], [np.nan]])).notes()
+    {1: 'every feature is missing; not to be used'}
     """
 
     ranges: Ranges
@@ -321,6 +342,15 @@ class OutsideCounts:
         The value that lies furthest outside, by column; NaN where none does.
     sample : array of float, shape (some, columns)
         Values of some of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dcsurv.preprocessing import Population
+    >>> ranges = Population.of(np.linspace(20, 90, 100)[:, None]).ranges
+    >>> counts = ranges.look(np.array([[50.0], [97.0]])).counts + ranges.look(np.array([[99.0]])).counts
+    >>> counts.describe()
+    ['2 of 3 patients have values outside the training range, such as x0 99 (15 to 95).']
     """
 
     ranges: Ranges

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import bad_tables
 
 # Every so many tables, so that each family is among them.
-SOME = 16
+SOME = 24
 TABLES = bad_tables.tables()
 
 

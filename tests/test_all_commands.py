@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +117,32 @@ def test_no_command_is_left_out() -> None:
     tested = {words[0] for words, _ in COMMANDS.values()} | {words[0] for words in READ_ONLY.values()}
     elsewhere = {"demo": "one block of files that belong together", "reproduce": "tests/test_reproduce.py"}
     assert tested | set(elsewhere) == {str(one.name) for one in app.registered_commands}
+
+
+STUBBORN = """
+import time
+import sys
+import dcsurv.cli
+a = sys.modules["dcsurv.cli.app"]
+def deaf():
+    print("ready", flush=True)
+    while True:
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pass
+a._PATIENCE, a.app = 0.1, deaf
+dcsurv.cli.main()
+"""
+
+
+def test_ctrl_c_ends_a_command_in_which_a_library_swallows_it() -> None:
+    process = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=600) == 130
+    process.stdout.close()
 
 
 OUTPUTS = {

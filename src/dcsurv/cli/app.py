@@ -7,8 +7,10 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, Final
 
 import typer
 
@@ -26,6 +28,9 @@ _EPILOG = (
     "input that cannot be used; 130 interrupted; 143 terminated. A command that fails leaves no half-written file. "
     "DCSURV_DEBUG=1 shows tracebacks."
 )
+
+# Seconds after Ctrl-C in which a command may tidy up; what it leaves, the next one removes.
+_PATIENCE: Final = 30.0
 
 app = typer.Typer(
     name="dcsurv",
@@ -65,8 +70,18 @@ def main_options(
     """Options before the command."""
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Stop on Ctrl-C, and in the end also where a library takes it for its own or waits for what does not come."""
+    last = threading.Timer(_PATIENCE, os._exit, (INTERRUPTED,))
+    last.daemon = True
+    last.start()
+    signal.default_int_handler(number, frame)
+
+
 def main() -> None:
     """Entry point of the command `dcsurv`."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background ignores it
+        signal.signal(signal.SIGINT, _interrupt)
     # A command that is terminated (by a scheduler, say) tidies up as it does after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if sys.argv[1:2] == ["predict"]:

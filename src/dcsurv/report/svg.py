@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from dcsurv.figures.style import DARK, GREY, PALE, PALETTE, RED, as_svg
+from dcsurv.messages import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +48,9 @@ def inline_svg(figure: Figure, name: str, alt: str) -> str:
     # Only inside style attributes: a label may hold anything.
     body = re.sub(r'style="[^"]*"', _themed, body)
     style = f"--drawn: {width:.0f}px"
-    return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {box[1]} {box[2]}" style="{style}">{body}'
+    return (
+        f'<svg role="img" aria-label="{escape(printable(alt))}" viewBox="0 0 {box[1]} {box[2]}" style="{style}">{body}'
+    )
 
 
 def _themed(style: re.Match[str]) -> str:

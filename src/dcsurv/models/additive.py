@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -17,7 +18,8 @@ from dcsurv.models.drawn import representatives
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.penalised import PenalisedFit, Penalties
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
-from dcsurv.persistence import Arrays, Header
+from dcsurv.persistence import Arrays, Header, read_array
+from dcsurv.plain import Finite, declared
 from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
 
 # Three knots, one more for every so many events, and no more than six.
@@ -42,6 +44,18 @@ _MOST_PATIENTS = 30_000
 _FIRST_PATIENTS = 10_000
 
 _OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
+
+
+class _Summary(msgspec.Struct):
+    penalties: dict[str, Finite]
+    degrees_of_freedom: dict[str, Finite]
+    log_likelihood: Finite | None
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of effects."""
+
+    training: _Summary
 
 
 @dataclass(frozen=True)
@@ -239,15 +253,18 @@ class AdditiveEstimator(SurvivalEstimator):
 
     def effects_from_arrays(self, header: Header, arrays: Arrays) -> None:
         """Set the effects from what a file has, checked."""
-        p = len(arrays["coef_"])
+        p = len(read_array(arrays, "coef_", (None,)))
         for name in _OF_COLUMNS:
-            if arrays[name].shape != (p,) or not np.isfinite(arrays[name]).all():
-                raise ValueError(f"{name} has the shape {arrays[name].shape}; {p} finite numbers are expected")
-            setattr(self, name, arrays[name])
+            setattr(self, name, read_array(arrays, name, (p,)))
         if (self.scale_ <= 0).any() or (self.lower_ > self.upper_).any():
             raise ValueError("its columns have units or ranges that cannot be")
         self.bends_ = from_arrays(arrays, p)
+        declared(header, _State)
         self._set_summary(header["training"])
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.coef_)
 
     def _set_summary(self, summary: Header) -> None:
         self.penalties_ = {name: float(value) for name, value in summary["penalties"].items()}

@@ -15,6 +15,7 @@ from dcsurv._learn import BaseEstimator, check_is_fitted
 from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.curve_parts import CurveParts
+from dcsurv.persistence import ModelFileError
 from dcsurv.target import FloatArray, IntArray
 
 Features: TypeAlias = npt.NDArray[np.float32]
@@ -117,7 +118,33 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         SurvivalCurves
             One curve per patient.
         """
-        return self.curve_parts(prepared).curves()
+        return self.sound(self.curve_parts(prepared))
+
+    def sound(self, parts: CurveParts) -> SurvivalCurves:
+        """Put curves together, which within [0, 1] never rise.
+
+        Parameters
+        ----------
+        parts : CurveParts
+            What :meth:`curve_parts` returned.
+
+        Returns
+        -------
+        SurvivalCurves
+            The curves.
+
+        Raises
+        ------
+        ModelFileError
+            The model came from a file, and its curves cannot be.
+        """
+        try:
+            return parts.curves()
+        except ValueError as error:
+            source = getattr(self, "loaded_from_", None)
+            if source is None:
+                raise
+            raise unsound(source, str(error)) from error
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
         """Predict survival curves.
@@ -145,20 +172,15 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             followed.append(self.followed_to_of(chunk))
             parts = self.curve_parts(chunk)
             if times is not None:
-                curves = parts.curves().project(times)
+                curves = self.sound(parts).project(times)
                 parts = CurveParts(curves.times, curves.values, parts.interpolation)
             first[:] = first or [parts._replace(survival=parts.survival[:0])]
             return parts.survival
 
         values = self._in_chunks(X, survival)
-        curves = SurvivalCurves(
-            first[0].times,
-            values,
-            interpolation=first[0].interpolation,
-            transform=first[0].transform,
-            followed_to=np.concatenate(followed),
-            index=X.index if isinstance(X, pd.DataFrame) else None,
-        )
+        curves = self.sound(first[0]._replace(survival=values))
+        curves.followed_to = np.concatenate(followed)
+        curves.index = X.index if isinstance(X, pd.DataFrame) else None
         if times is not None and curves.times[-1] > self.nodes[-1]:
             warn_of_late(curves.times[-1], self.nodes[-1])
         return curves
@@ -260,6 +282,14 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             out[start : start + size] = part
         assert out is not None  # check_features refuses an empty X
         return out
+
+
+def unsound(source: str, what: str) -> ModelFileError:
+    """Return the error for a file whose model predicts what cannot be."""
+    return ModelFileError(
+        f"the model in {source} predicts what cannot be: {what.rstrip('.')}. Copy the file again, or fit the model "
+        "again."
+    )
 
 
 def warn_of_late(asked: float, last: float) -> None:

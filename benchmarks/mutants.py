@@ -192,7 +192,7 @@ def changed_value(text: str, rng: np.random.Generator) -> str:
             case "add" if isinstance(value, list):
                 value.append(copy.deepcopy(value[0]) if value else 0)
             case "add" if isinstance(value, dict):
-                value["extra"] = VALUES[rng.integers(len(VALUES))]
+                value["extra"] = copy.deepcopy(VALUES[rng.integers(len(VALUES))])
             case "move":
                 other = document
                 for step in chosen_place(document, rng):
@@ -210,7 +210,7 @@ def changed_value(text: str, rng: np.random.Generator) -> str:
             case "rename" if isinstance(holder, dict):
                 holder[f"{key}x"] = holder.pop(key)
             case _:
-                holder[key] = VALUES[rng.integers(len(VALUES))]
+                holder[key] = copy.deepcopy(VALUES[rng.integers(len(VALUES))])
     return json.dumps(document, sort_keys=True)
 
 
@@ -458,6 +458,8 @@ def campaign(files: list[Original], n: int, seed: int, report: Callable[[int, Co
                 found = (len(results), *_known(files, seed, len(results)), HANGS, "")
             results.append(found)
             counts[found[3]] += 1
+            if found[3] in BAD:
+                print("--- mutant {} of {}, {}: {}\n{}".format(*found), flush=True)
             if found[3] in (HANGS, MEMORY):
                 break
             report(len(results), counts)
@@ -514,9 +516,6 @@ def main() -> None:
     files = originals()
     refuse_unsound(files)
     results = campaign(files, asked.mutants, asked.seed, report)
-    for k, name, change, what, where in results:
-        if what in BAD:
-            print(f"--- {k} {name}, {change}: {what}\n{where}")
     data, text = page(results, asked.seed)
     asked.output.mkdir(parents=True, exist_ok=True)
     (asked.output / "mutants.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

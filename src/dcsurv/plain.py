@@ -96,12 +96,13 @@ def declared(value: Any, kind: type[_Declared]) -> _Declared:
     >>> declared({"1y": -5.0}, dict[str, Positive])
     Traceback (most recent call last):
         ...
-    ValueError: Expected `float` > 0.0 - at `$[...]`
+    ValueError: [...]: expected float > 0.0
     """
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        what, _, where = str(error).replace("`", "").partition(" - at $")
+        raise ValueError(f"{where.lstrip('.') or 'the whole'}: {what[:1].lower()}{what[1:]}") from None
 
 
 def level_text(value: Hashable) -> str:

@@ -31,6 +31,8 @@ _MOST_BENT, _MOST_BENDS = 150, 200
 _MOST_AXES = 1000
 # Beyond the training patients' values an effect goes on for this share of their range, and is held then.
 _MARGIN = 0.25
+# Where an effect is held is kept to a multiple of this, in the units of prepared columns: standard deviations.
+_COARSE = 0.25
 # Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
 # without a penalty, for which a penalty of one per event is a half.
 _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
@@ -184,7 +186,9 @@ class AdditiveEstimator(SurvivalEstimator):
         self.scale_ = np.where(two, (high - low) / 2, spread)
         self.scale_[~(self.scale_ > 0)] = 1.0
         margin = _MARGIN * (high - low)
-        self.lower_, self.upper_ = low - margin, high + margin
+        # Coarse, and outwards: the smallest and the largest value are those of one patient.
+        self.lower_ = np.floor((low - margin) / _COARSE) * _COARSE
+        self.upper_ = np.ceil((high + margin) / _COARSE) * _COARSE
 
     def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
         count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.checks import ROUNDING
 from dcsurv.curves.interpolated import Interpolated
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.plain import NotNegative, Positive, declared
@@ -61,6 +62,14 @@ class Band(NamedTuple):
     lower: FloatArray
     survival: FloatArray
     upper: FloatArray
+
+
+def sound_band(band: Band) -> Band:
+    """Return a band; refuse one that is not of probabilities which never rise."""
+    within = all(((part >= 0) & (part <= 1)).all() for part in (band.lower, band.survival, band.upper))
+    if not within or (np.diff(band.survival, axis=1) > ROUNDING).any():
+        raise ValueError("survival, or its band, leaves [0, 1] or rises")
+    return band
 
 
 @dataclass(frozen=True)

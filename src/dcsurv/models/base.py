@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from dcsurv._learn import check_is_fitted
 from dcsurv.curves import SurvivalCurves
-from dcsurv.curves.checks import ROUNDING, check_times
-from dcsurv.models.bands import Band, BandSources, band_around
-from dcsurv.models.curve_model import CurveModel, unsound, warn_of_late
+from dcsurv.curves.checks import check_times
+from dcsurv.models.bands import Band, BandSources, band_around, sound_band
+from dcsurv.models.curve_model import CurveModel, warn_of_late
 from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
 from dcsurv.models.time_bounds import TimeBounds, TimeInterval
@@ -182,23 +182,8 @@ class SurvivalModel(CurveModel):
         curves = sources.center
         asked = curves.times if times is None else times
         reach = sources.relative_reach(asked, level), sources.absolute_reach(asked, level)
-        return curves, self.sound_band(band_around(asked, curves.evaluate(asked), *reach))
-
-    def sound_band(self, band: Band) -> Band:
-        """Return a band of probabilities that never rise; refuse another one.
-
-        Parameters
-        ----------
-        band : Band
-            Survival and its band, at ascending times.
-        """
-        rise = np.diff(band.survival, axis=1)
-        within = all(((part >= 0) & (part <= 1)).all() for part in (band.lower, band.survival, band.upper))
-        if within and not (rise > ROUNDING).any():
-            return band
-        what = "survival, or its band, is outside of [0, 1] or rises"
-        source = getattr(self, "loaded_from_", None)
-        raise ValueError(what) if source is None else unsound(source, what)
+        with self.blaming_its_file():
+            return curves, sound_band(band_around(asked, curves.evaluate(asked), *reach))
 
     def predict_interval(
         self, X: Any, confidence: float = 0.9, *, side: Literal["lower", "both"] = "lower"

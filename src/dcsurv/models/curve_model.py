@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 
 from dcsurv._learn import BaseEstimator, check_is_fitted
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.checks import check_times
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.curve_parts import CurveParts
 from dcsurv.persistence import ModelFileError
@@ -118,33 +120,24 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         SurvivalCurves
             One curve per patient.
         """
-        return self.sound(self.curve_parts(prepared))
+        with self.blaming_its_file():
+            return self.curve_parts(prepared).curves()
 
-    def sound(self, parts: CurveParts) -> SurvivalCurves:
-        """Put curves together, which within [0, 1] never rise.
-
-        Parameters
-        ----------
-        parts : CurveParts
-            What :meth:`curve_parts` returned.
-
-        Returns
-        -------
-        SurvivalCurves
-            The curves.
-
-        Raises
-        ------
-        ModelFileError
-            The model came from a file, and its curves cannot be.
-        """
+    @contextmanager
+    def blaming_its_file(self) -> Iterator[None]:
+        """Say, where curves leave [0, 1] or rise, that the file is to blame that the model came from, if it did."""
         try:
-            return parts.curves()
+            yield
+        except ModelFileError:
+            raise
         except ValueError as error:
             source = getattr(self, "loaded_from_", None)
             if source is None:
                 raise
-            raise unsound(source, str(error)) from error
+            raise ModelFileError(
+                f"the model in {source} predicts what cannot be: {str(error).rstrip('.')}. Copy the file again, or fit "
+                "the model again."
+            ) from error
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
         """Predict survival curves.
@@ -165,20 +158,23 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             ``curves[i]`` is one patient's function.
         """
         check_is_fitted(self)
+        asked = None if times is None else check_times(times)
         followed: list[FloatArray] = []
         first: list[CurveParts] = []
 
         def survival(chunk: Features) -> npt.NDArray[Any]:
             followed.append(self.followed_to_of(chunk))
-            parts = self.curve_parts(chunk)
-            if times is not None:
-                curves = self.sound(parts).project(times)
-                parts = CurveParts(curves.times, curves.values, parts.interpolation)
+            with self.blaming_its_file():
+                parts = self.curve_parts(chunk)
+                if asked is not None:
+                    curves = parts.curves().project(asked)
+                    parts = CurveParts(curves.times, curves.values, parts.interpolation)
             first[:] = first or [parts._replace(survival=parts.survival[:0])]
             return parts.survival
 
         values = self._in_chunks(X, survival)
-        curves = self.sound(first[0]._replace(survival=values))
+        with self.blaming_its_file():
+            curves = first[0]._replace(survival=values).curves()
         curves.followed_to = np.concatenate(followed)
         curves.index = X.index if isinstance(X, pd.DataFrame) else None
         if times is not None and curves.times[-1] > self.nodes[-1]:
@@ -282,14 +278,6 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
             out[start : start + size] = part
         assert out is not None  # check_features refuses an empty X
         return out
-
-
-def unsound(source: str, what: str) -> ModelFileError:
-    """Return the error for a file whose model predicts what cannot be."""
-    return ModelFileError(
-        f"the model in {source} predicts what cannot be: {what.rstrip('.')}. Copy the file again, or fit the model "
-        "again."
-    )
 
 
 def warn_of_late(asked: float, last: float) -> None:

@@ -36,11 +36,13 @@ class Training(msgspec.Struct):
 
     patients: Count
     events: Count
-    last_time: Finite | None = None  # files of version 0.1 may have none
+    last_time: Finite
+    weighted: bool
 
 
-class _Ordinal(msgspec.Struct):
+class _Preprocess(msgspec.Struct):
     ordinal: list[str]
+    least_patients: Count = 1  # files before it kept all
 
 
 class _Features(msgspec.Struct):
@@ -519,7 +521,8 @@ class SurvivalEstimator(SurvivalModel):
         """
         parameters = cls.known_parameters(saved)
         if isinstance(parameters["preprocess"], dict):
-            parameters["preprocess"] = Preprocessor(ordinal=tuple(declared(parameters["preprocess"], _Ordinal).ordinal))
+            asked = declared(parameters["preprocess"], _Preprocess)
+            parameters["preprocess"] = Preprocessor(ordinal=tuple(asked.ordinal), least_patients=asked.least_patients)
         types = _annotations(cls)
         for name, value in parameters.items():
             try:

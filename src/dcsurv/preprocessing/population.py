@@ -35,6 +35,7 @@ class _Feature(msgspec.Struct):
     levels: bool
     whole: bool = False
     missing: Share = 0.0
+    edges: tuple[Finite, Finite] | None = None
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.at) or not self.values or sorted(self.at) != self.at:

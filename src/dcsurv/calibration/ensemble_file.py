@@ -36,12 +36,16 @@ class _Family(msgspec.Struct):
     map: dict[str, Any]
 
 
+class _Training(Training):
+    remarks: list[str] = msgspec.field(default_factory=list)  # files before there were any have none
+
+
 class EnsembleState(msgspec.Struct):
     """What the header of a file has to say of an ensemble, or of one of its refits."""
 
     members: Annotated[list[_Member], msgspec.Meta(min_length=1)]
     map: dict[str, Any]
-    training: Training
+    training: _Training
     families: list[_Family] | None = None
     backing: dict[str, Any] | None = None
     refits: list[dict[str, Any]] = []

@@ -15,6 +15,7 @@ import pandas as pd
 
 from dcsurv._frames import as_pandas
 from dcsurv._learn import BaseEstimator, TransformerMixin, check_array, check_is_fitted
+from dcsurv.messages import plural
 from dcsurv.plain import Count, Finite, NotNegative, declared
 from dcsurv.preprocessing.rules import (
     EncodedCategory,
@@ -61,6 +62,39 @@ class _State(msgspec.Struct):
     def __post_init__(self) -> None:
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("two columns have the same name")
+
+
+class UnknownLevelsWarning(UserWarning):
+    """A table has levels that the preprocessing does not know, and takes for missing.
+
+    Parameters
+    ----------
+    unknown : mapping of str to sequence of str
+        The levels, by column.
+
+    Attributes
+    ----------
+    without_values : str
+        The same in words that quote no cell, for pages that are passed on.
+
+    Examples
+    --------
+    >>> from dcsurv.preprocessing import UnknownLevelsWarning
+    >>> UnknownLevelsWarning({"stage": ["IV"]}).without_values
+    "1 level of 'stage' that the model does not know is treated as missing."
+    """
+
+    def __init__(self, unknown: Mapping[str, Sequence[str]]) -> None:
+        shown = "; ".join(f"{name!r}: {', '.join(values[:5])}" for name, values in unknown.items())
+        super().__init__(
+            f"levels that were not there in fit, or that too few patients had, are treated as missing ({shown}). If "
+            "they are spellings of known levels, correct them; if they are new, fit again."
+        )
+        counts = [f"{plural(len(values), 'level')} of {name!r}" for name, values in unknown.items()]
+        one = len(counts) == 1 and len(next(iter(unknown.values()))) == 1
+        self.without_values = (
+            f"{', '.join(counts)} that the model does not know {'is' if one else 'are'} treated as missing."
+        )
 
 
 class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -184,13 +218,7 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             rule.write(values, out[:, start : start + width])
             start += width
         if unseen:
-            shown = "; ".join(f"{name!r}: {', '.join(values[:5])}" for name, values in unseen.items())
-            warnings.warn(
-                f"levels that were not there in fit, or that too few patients had, are treated as missing ({shown}). "
-                "If they are spellings of known levels, correct them; if they are new, fit again.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warnings.warn(UnknownLevelsWarning(unseen), stacklevel=2)
         return out
 
     def feature_of_each_column(self) -> list[str]:

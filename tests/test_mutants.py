@@ -37,10 +37,10 @@ def test_every_registered_kind_is_among_the_files(files: list[mutants.Original])
 def test_mutants_are_refused_in_words_or_predict_probabilities(files: list[mutants.Original], tmp_path: Path) -> None:
     path = tmp_path / "mutant.safetensors"
     found = []
-    for k in range(405):
+    for k in range(135):
         one, change, data = mutants.mutant(files, 1, k)
         path.write_bytes(data)
-        found.append((k, one.name, change, *mutants.fate(path, one.patients, shown=k % 40 == 0)))
+        found.append((k, one.name, change, *mutants.fate(path, one.patients, shown=k % 27 == 0)))
     assert [one for one in found if one[3] in mutants.BAD] == []
     assert {one[3] for one in found} >= {mutants.REFUSED, mutants.PREDICTED}
 
@@ -61,7 +61,7 @@ def cox(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, 
 def test_formats_that_never_were_are_refused(cox: Any, number: str) -> None:
     path, text, arrays = cox
     path.write_bytes(file_bytes(text.replace('"format": 1', f'"format": {number}'), arrays))
-    with pytest.raises(ModelFileError, match="never was|cannot be read"):
+    with pytest.raises(ModelFileError, match=r"never was|cannot be read"):
         dcsurv.load(path)
 
 

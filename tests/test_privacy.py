@@ -70,7 +70,7 @@ def test_a_rare_level_counts_as_missing(table: pd.DataFrame) -> None:
 def test_the_extreme_values_are_not_in_the_file(table: pd.DataFrame, model: Any, tmp_path: Path) -> None:
     X, y = table[["age"]], dcsurv.make_outcome(table["days"], table["died"])
     model.fit(X, y).save(tmp_path / "model")
-    header, arrays = read(tmp_path / "model")
+    _, arrays = read(tmp_path / "model")
     prepared = model.prepare(X)[:, 0].astype(np.float64)
     margin = 0.25 * np.ptp(prepared)
     hidden = np.array([prepared.min(), prepared.max(), prepared.min() - margin, prepared.max() + margin])
@@ -112,7 +112,7 @@ def test_a_page_counts_levels_that_it_does_not_know(table: pd.DataFrame) -> None
     with pytest.warns(UnknownLevelsWarning, match="Mrs Miller"):  # on the screen of whoever has the table
         model.predict(others)
     section = Section("one", "One")
-    with section.attempt("Something"):
+    with section.trying("Something"):
         model.predict(others)
     said = " ".join(block.text for block in section.blocks if isinstance(block, Paragraph))
     assert "1 level of 'site' that the model does not know is treated as missing" in said

@@ -548,7 +548,18 @@ def kinds() -> str:
     return _table(["model", "name", "what it is", "ensemble member"], rows)
 
 
+def mutants() -> str:
+    """Return what happened to forged and damaged files, as `python benchmarks/mutants.py` wrote it."""
+    path = RESULTS / "mutants" / "mutants.json"
+    if not path.exists():
+        return _NOT_RUN
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows = [("mutants", f"{found['mutants']:,} of {len(found['files'])} files")]
+    return _table(["what", "how many"], rows + [(what, f"{count:,}") for what, count in found["total"].items()])
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "mutants": mutants,
     "quality": quality,
     "bad-tables": bad_tables,
     "bench": bench,

@@ -69,6 +69,8 @@ def saved(flchain: Any, tmp_path: Path) -> Path:
     return path
 
 
+# The loaded model does not know which levels were there, but too rare to be kept.
+@pytest.mark.filterwarnings("ignore:levels that were not there in fit")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_the_same_bits_come_back(model: Any, flchain: Any, tmp_path: Path) -> None:
     X, y = flchain

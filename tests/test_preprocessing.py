@@ -51,7 +51,7 @@ def test_equals_scikit_learn_on_the_cohorts(name, width):
     for column in X:  # the cohorts miss few values: take some more out, also of the categories
         X.loc[rng.random(len(X)) < 0.05, column] = np.nan
     train, test = train_test_indices(y, random_state=40)
-    ours = Preprocessor().set_output(transform="pandas").fit(X.iloc[train])
+    ours = Preprocessor(least_patients=1).set_output(transform="pandas").fit(X.iloc[train])
     theirs = scikit_learn_parts(X).fit(X.iloc[train])
     for rows in (train, test):
         got, expected = ours.transform(X.iloc[rows]), theirs.transform(X.iloc[rows])
@@ -73,7 +73,7 @@ tables = st.lists(
 
 @given(tables)
 def test_training_rows_are_finite_centred_and_zero_or_one(X):
-    preprocessor = Preprocessor().set_output(transform="pandas").fit(X)
+    preprocessor = Preprocessor(least_patients=1).set_output(transform="pandas").fit(X)
     Z = preprocessor.transform(X)
     assert np.isfinite(Z.to_numpy()).all()
     assert np.isin(Z.drop(columns="number"), [0, 1]).all()
@@ -88,12 +88,12 @@ def test_training_rows_are_finite_centred_and_zero_or_one(X):
 
 @given(tables, tables)
 def test_state_survives_json_to_the_bit(X, other):
-    preprocessor = Preprocessor(ordinal=["text"]).fit(X)
+    preprocessor = Preprocessor(ordinal=["text"], least_patients=1).fit(X)
     state = preprocessor.get_state()
     text = json.dumps(state, allow_nan=False)
     back = Preprocessor.from_state(json.loads(text))
     assert back.get_state() == state
-    assert back.get_params() == {"ordinal": ("text",)}
+    assert back.get_params() == {"ordinal": ("text",), "least_patients": 1}
     assert back.feature_names_in_.tolist() == ["number", "text", "flag"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the other table may have other levels
@@ -103,7 +103,7 @@ def test_state_survives_json_to_the_bit(X, other):
 
 @given(tables, st.randoms(use_true_random=False))
 def test_rows_do_not_see_each_other_and_columns_are_found_by_name(X, random):
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     Z = preprocessor.transform(X)
     rows, columns = random.sample(range(len(X)), len(X)), random.sample(list(X), 3)
     np.testing.assert_array_equal(preprocessor.transform(X.iloc[rows][columns]), Z[rows])
@@ -112,7 +112,7 @@ def test_rows_do_not_see_each_other_and_columns_are_found_by_name(X, random):
 
 def test_nothing_is_learnt_from_rows_that_are_only_transformed():
     X = pd.DataFrame({"age": [40.0, 60.0, np.nan], "sex": ["m", "f", "m"]})
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     state = preprocessor.get_state()
     preprocessor.transform(pd.DataFrame({"age": [1e9], "sex": ["f"]}))
     assert preprocessor.get_state() == state
@@ -128,7 +128,7 @@ def test_values_by_hand():
             "dose": [7, 7, 7, 7, 7],
         }
     )
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     # Levels in the order of the categories, those not observed left out, the first one dropped.
     assert preprocessor.get_feature_names_out().tolist() == [
         "age",
@@ -149,7 +149,7 @@ def test_values_by_hand():
 def test_ordinal_category_enters_as_a_standardised_position():
     stage = pd.CategoricalDtype(["I", "II", "III"])
     X = pd.DataFrame({"stage": pd.Series(["I", "II", "III", "III", None], dtype=stage)})
-    Z = Preprocessor(ordinal=["stage"]).fit_transform(X)
+    Z = Preprocessor(ordinal=["stage"], least_patients=1).fit_transform(X)
     positions = np.array([0, 1, 2, 2])
     expected = (positions - positions.mean()) / positions.std()
     np.testing.assert_allclose(Z[:4, 0], expected, rtol=1e-6)
@@ -158,12 +158,12 @@ def test_ordinal_category_enters_as_a_standardised_position():
 
 def test_ties_for_the_most_frequent_level_go_to_the_first():
     X = pd.DataFrame({"c": ["b", "a", "c", "a", "b", None]})
-    np.testing.assert_array_equal(Preprocessor().fit_transform(X)[-1], [0, 0])  # "a", not "b"
+    np.testing.assert_array_equal(Preprocessor(least_patients=1).fit_transform(X)[-1], [0, 0])  # "a", not "b"
 
 
 def test_constant_columns_stay_zero():
     X = pd.DataFrame({"c": [0.1] * 7, "age": range(7)})
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     # 0.1 has no exact mean in floating point; the rounding error must not be taken for a spread.
     assert (preprocessor.transform(X)[:, 0] == 0).all()
     assert preprocessor.transform(pd.DataFrame({"c": [5.0, np.nan], "age": [1, 2]}))[:, 0].tolist() == [0, 0]
@@ -171,7 +171,7 @@ def test_constant_columns_stay_zero():
 
 def test_unseen_levels_become_the_most_frequent_with_one_warning():
     X = pd.DataFrame({"stage": ["I", "II", "II", "III"], "sex": ["m", "f", "m", "m"]})
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     new = pd.DataFrame({"stage": ["IV", "V", "I"], "sex": ["m", "unknown", "f"]})
     with pytest.warns(UserWarning, match="not there in fit") as caught:
         Z = preprocessor.transform(new)
@@ -182,13 +182,13 @@ def test_unseen_levels_become_the_most_frequent_with_one_warning():
 
 def test_declared_but_absent_levels_do_not_warn():
     X = pd.DataFrame({"stage": pd.Categorical(["I", "II", "I"], categories=["I", "II", "III"])})
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     assert preprocessor.transform(X).shape == (3, 1)
 
 
 def test_codes_mean_the_same_as_text_integer_float_and_category():
     codes = ["10", "2", "1", "2"]
-    preprocessor = Preprocessor().fit(pd.DataFrame({"group": codes}))
+    preprocessor = Preprocessor(least_patients=1).fit(pd.DataFrame({"group": codes}))
     assert preprocessor.get_feature_names_out().tolist() == ["group_2", "group_10"]  # sorted as numbers
     expected = [[0, 1], [1, 0], [0, 0], [1, 0]]
     for again in (
@@ -204,18 +204,20 @@ def test_codes_mean_the_same_as_text_integer_float_and_category():
 
 def test_pandas_extension_types_and_objects_are_read_as_what_they_hold():
     plain = pd.DataFrame({"a": [1.0, 2.0, np.nan], "b": [True, False, True]})
-    expected = Preprocessor().fit_transform(plain)
+    expected = Preprocessor(least_patients=1).fit_transform(plain)
     for a, b in (
         (pd.array([1, 2, None], dtype="Int64"), pd.array([True, False, True], dtype="boolean")),
         (pd.array([1, 2, None], dtype="Float64"), np.array([True, False, True], dtype=object)),
         (np.array([1, 2, None], dtype=object), pd.Categorical([True, False, True])),
         (pd.array([1, 2, None], dtype="Float32"), ["True", "False", "True"]),
     ):
-        np.testing.assert_array_equal(Preprocessor().fit_transform(pd.DataFrame({"a": a, "b": b})), expected)
+        np.testing.assert_array_equal(
+            Preprocessor(least_patients=1).fit_transform(pd.DataFrame({"a": a, "b": b})), expected
+        )
 
 
 def test_numbers_in_another_type_are_accepted_after_fit():
-    preprocessor = Preprocessor().fit(pd.DataFrame({"a": [1.0, 2.0, 4.0]}))
+    preprocessor = Preprocessor(least_patients=1).fit(pd.DataFrame({"a": [1.0, 2.0, 4.0]}))
     expected = preprocessor.transform(pd.DataFrame({"a": [1.0, np.nan]}))
     for column in (["1", None], pd.Categorical([1, None]), pd.array([1, None], dtype="Int64")):
         np.testing.assert_array_equal(preprocessor.transform(pd.DataFrame({"a": column})), expected)
@@ -225,41 +227,41 @@ def test_numbers_in_another_type_are_accepted_after_fit():
 
 def test_arrays_and_lists_are_accepted():
     rows = [[1.0, "x"], [2.0, "y"], [None, "y"]]
-    from_list = Preprocessor().fit(rows)
+    from_list = Preprocessor(least_patients=1).fit(rows)
     assert from_list.get_feature_names_out().tolist() == ["x0", "x1_y"]
     assert from_list.get_feature_names_out(["age", "arm"]).tolist() == ["age", "arm_y"]
     assert not hasattr(from_list, "feature_names_in_")
     frame = pd.DataFrame(rows, columns=["x0", "x1"])
-    expected = Preprocessor().fit_transform(frame)
+    expected = Preprocessor(least_patients=1).fit_transform(frame)
     np.testing.assert_array_equal(from_list.transform(rows), expected)
     np.testing.assert_array_equal(from_list.transform(np.array(rows, dtype=object)), expected)
     with pytest.warns(UserWarning, match="was fitted without feature names"):
         np.testing.assert_array_equal(from_list.transform(frame), expected)
     with pytest.warns(UserWarning, match="was fitted with feature names"):
-        np.testing.assert_array_equal(Preprocessor().fit(frame).transform(rows), expected)
+        np.testing.assert_array_equal(Preprocessor(least_patients=1).fit(frame).transform(rows), expected)
     # A second fit forgets the names of the first.
-    assert not hasattr(Preprocessor().fit(frame).fit(rows), "feature_names_in_")
+    assert not hasattr(Preprocessor(least_patients=1).fit(frame).fit(rows), "feature_names_in_")
 
 
 def test_input_is_left_as_it_was():
     X = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": np.array(["u", None, "v"], dtype=object)})
     before = X.copy()
-    Preprocessor().fit(X).transform(X)
+    Preprocessor(least_patients=1).fit(X).transform(X)
     pd.testing.assert_frame_equal(X, before)
     numbered = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]])
-    Preprocessor().fit(numbered).transform(numbered)
+    Preprocessor(least_patients=1).fit(numbered).transform(numbered)
     assert list(numbered.columns) == [0, 1]
 
 
 def test_clone_and_pickle():
     X = pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]})
-    preprocessor = Preprocessor(ordinal=["b"]).fit(X)
-    assert clone(preprocessor).get_params() == {"ordinal": ["b"]}
+    preprocessor = Preprocessor(ordinal=["b"], least_patients=1).fit(X)
+    assert clone(preprocessor).get_params() == {"ordinal": ["b"], "least_patients": 1}
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(preprocessor)).transform(X), preprocessor.transform(X))
     with pytest.raises(NotFittedError):
         clone(preprocessor).transform(X)
     with pytest.raises(NotFittedError):
-        Preprocessor().get_state()
+        Preprocessor(least_patients=1).get_state()
 
 
 @pytest.mark.parametrize(
@@ -282,11 +284,11 @@ def test_clone_and_pickle():
 )
 def test_bad_tables_are_refused(X, message):
     with pytest.raises(ValueError, match=message):
-        Preprocessor().fit(X)
+        Preprocessor(least_patients=1).fit(X)
 
 
 def test_infinity_is_refused_after_fit_too():
-    preprocessor = Preprocessor().fit(pd.DataFrame({"a": [1.0, 2.0]}))
+    preprocessor = Preprocessor(least_patients=1).fit(pd.DataFrame({"a": [1.0, 2.0]}))
     with pytest.raises(ValueError, match="column 'a' holds 1 infinite values"):
         preprocessor.transform(pd.DataFrame({"a": [np.inf]}))
 
@@ -294,13 +296,13 @@ def test_infinity_is_refused_after_fit_too():
 def test_tables_of_polars_are_those_of_pandas():
     frame = pd.DataFrame({"age": [50.0, np.nan, 70.0], "stage": ["I", "II", None], "smoker": [True, False, True]})
     other = pl.from_pandas(frame)
-    expected = Preprocessor().fit(frame)
-    np.testing.assert_array_equal(Preprocessor().fit(other).transform(other), expected.transform(frame))
+    expected = Preprocessor(least_patients=1).fit(frame)
+    np.testing.assert_array_equal(Preprocessor(least_patients=1).fit(other).transform(other), expected.transform(frame))
     np.testing.assert_array_equal(expected.transform(other[["stage", "smoker", "age"]]), expected.transform(frame))
 
 
 def test_columns_are_found_by_name():
-    preprocessor = Preprocessor().fit(pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}))
+    preprocessor = Preprocessor(least_patients=1).fit(pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}))
     with pytest.raises(ValueError, match=r"lacks the columns \['sex'\] .*it has others: \['gender'\]"):
         preprocessor.transform(pd.DataFrame({"age": [1.0], "gender": ["f"]}))
     more = pd.DataFrame({"id": [1], "sex": ["m"], "age": [1.0]})
@@ -309,7 +311,7 @@ def test_columns_are_found_by_name():
     with pytest.raises(ValueError, match="X has 3 features, but Preprocessor is expecting 2 features"):
         preprocessor.transform(np.ones((1, 3)))
     with pytest.raises(TypeError, match="column names must all be strings, or none"):
-        Preprocessor().fit(pd.DataFrame([[1.0, 2.0]], columns=["a", 0]))
+        Preprocessor(least_patients=1).fit(pd.DataFrame([[1.0, 2.0]], columns=["a", 0]))
     with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
         preprocessor.get_feature_names_out(["sex", "age"])
 
@@ -317,11 +319,11 @@ def test_columns_are_found_by_name():
 def test_wrong_ordinal_and_state_are_refused():
     X = pd.DataFrame({"stage": ["I", "II"]})
     with pytest.raises(ValueError, match=r"ordinal names columns that X does not have: \['grade'\]"):
-        Preprocessor(ordinal=["grade"]).fit(X)
+        Preprocessor(ordinal=["grade"], least_patients=1).fit(X)
     with pytest.raises(ValueError, match=r"ordinal is the string 'stage'; pass a list"):
         Preprocessor(ordinal="stage").fit(X)
     with pytest.raises(ValueError, match="state has version 99, but 1 is expected"):
-        Preprocessor.from_state({**Preprocessor().fit(X).get_state(), "version": 99})
+        Preprocessor.from_state({**Preprocessor(least_patients=1).fit(X).get_state(), "version": 99})
 
 
 def test_memory_beside_the_result_is_a_few_columns():
@@ -329,7 +331,7 @@ def test_memory_beside_the_result_is_a_few_columns():
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(n, width)), columns=[f"c{i}" for i in range(width)])
     X["group"] = np.array(["a", "b"], dtype=object)[np.arange(n) % 2]
     tracemalloc.start()
-    preprocessor = Preprocessor().fit(X)
+    preprocessor = Preprocessor(least_patients=1).fit(X)
     _, peak_fit = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     Z = preprocessor.transform(X)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
 
 from dcsurv.messages import InputError, Message, Parameter, short
 
@@ -19,6 +21,10 @@ _UNITS: dict[str, Unit] = {
     "m": "months", "mo": "months", "month": "months", "months": "months",
     "y": "years", "yr": "years", "year": "years", "years": "years",
 }  # fmt: skip
+
+
+# Of a horizon in a file, in any unit: areas up to later ones would overflow.
+_LONGEST = 1e18
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Horizon:
     """
 
     label: str
-    time: float
+    time: Annotated[float, msgspec.Meta(gt=0, le=_LONGEST)]
 
     def to_dict(self) -> dict[str, Any]:
         return {"label": self.label, "time": self.time}

@@ -13,11 +13,12 @@ import os
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dcsurv.kinds import kind_in_file, kinds
-from dcsurv.plain import plain
+from dcsurv.plain import declared, plain
 from dcsurv.writing import write_atomically
 
 FORMAT = 1
@@ -34,6 +35,18 @@ class ModelFileError(ValueError):
     """A model file cannot be read or written."""
 
 
+class _Entry(msgspec.Struct):
+    header: str
+    sha256: str
+
+
+class _Opening(msgspec.Struct):
+    """What every header begins with; the classes declare the rest."""
+
+    format: int
+    kind: str
+
+
 def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays) -> None:
     """Write a model file, all of it or nothing.
 
@@ -46,17 +59,19 @@ def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays
     arrays
         Named arrays of numbers.
     """
-    from safetensors.numpy import save as to_bytes
-
     document = {"format": FORMAT, "kind": kind, **header}
     try:
         text = json.dumps(plain(document), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"the model cannot be saved: {error}") from None
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    entry = json.dumps({"header": text, "sha256": _digest(text, contiguous)})
-    data = to_bytes(contiguous, {_ENTRY: entry})
-    write_atomically(Path(path), data)
+    write_atomically(Path(path), file_bytes(text, {name: np.ascontiguousarray(one) for name, one in arrays.items()}))
+
+
+def file_bytes(text: str, arrays: Arrays) -> bytes:
+    """Return the bytes of a file with this header and these arrays, and the digest of both."""
+    from safetensors.numpy import save as to_bytes
+
+    return bytes(to_bytes(arrays, {_ENTRY: json.dumps({"header": text, "sha256": _digest(text, arrays)})}))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -81,9 +96,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     header, arrays = read(path)
     try:
-        return from_saved(header, arrays)
+        model = from_saved(header, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise ModelFileError(f"{path} does not describe a complete {header['kind']} model: {error}") from error
+        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise ModelFileError(
+            f"{path} does not describe a complete {header['kind']} model: {what}. Copy it again, or save the model "
+            "again."
+        ) from error
+    model.loaded_from_ = str(path)
+    return model
 
 
 def from_saved(header: Header, arrays: Arrays) -> Any:
@@ -133,27 +154,60 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, Arrays]:
     if _ENTRY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but not one that dcsurv wrote: it has no header.")
     try:
-        entry = json.loads(metadata[_ENTRY])
-        text, digest = entry["header"], entry["sha256"]
-        header = json.loads(text)
-        version = header["format"]
-        if not isinstance(header["kind"], str):
-            raise TypeError("the kind of a model is a name")
-    except (ValueError, KeyError, TypeError, RecursionError):
+        entry = msgspec.json.decode(metadata[_ENTRY], type=_Entry)
+        header = msgspec.json.decode(entry.header)  # stricter than the standard library: no NaN, nothing infinite
+        version = declared(header, _Opening).format
+    except (ValueError, msgspec.DecodeError, RecursionError):
         raise ModelFileError(f"{path} has a header that cannot be read. Save the model again.") from None
-    if not isinstance(version, int) or version > FORMAT:
+    if version > FORMAT:
         raise ModelFileError(
             f"{path} has format {version}, but this version of dcsurv reads formats up to {FORMAT}. Update dcsurv."
         )
+    if version < 1:
+        raise ModelFileError(f"{path} has format {version}, which there never was. Save the model again.")
     try:
         arrays: Arrays = from_bytes(Path(path).read_bytes())
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} is damaged ({error}). Copy it again, or save the model again.") from None
-    if digest != _digest(text, arrays):
+    if entry.sha256 != _digest(entry.header, arrays):
         raise ModelFileError(
             f"{path} was changed after it was saved: its digest does not match. Copy it again, or save the model again."
         )
     return header, arrays
+
+
+def read_array(
+    arrays: Arrays, name: str, shape: tuple[int | None, ...], *, dtype: npt.DTypeLike = np.float64, finite: bool = True
+) -> npt.NDArray[Any]:
+    """Return an array of a file, checked.
+
+    Parameters
+    ----------
+    arrays
+        What the file has.
+    shape
+        Its lengths; None where any will do.
+    finite
+        Whether NaN and infinity are refused.
+
+    Raises
+    ------
+    ValueError
+        If it is not there, or is something else.
+    """
+    if name not in arrays:
+        raise ValueError(f"its array {name} is missing")
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(n in (None, own) for n, own in zip(shape, array.shape, strict=True))
+    if not fits or array.dtype != dtype:
+        wanted = " x ".join("any" if n is None else str(n) for n in shape)
+        raise ValueError(
+            f"its array {name} has the shape {array.shape} and the type {array.dtype}; {wanted} numbers of the type "
+            f"{np.dtype(dtype)} are expected"
+        )
+    if finite and not np.isfinite(array).all():
+        raise ValueError(f"its array {name} holds values that are not finite")
+    return array
 
 
 def _digest(text: str, arrays: Arrays) -> str:

@@ -1,12 +1,24 @@
-"""Values of NumPy and pandas as plain data: for JSON, and as text."""
+"""Values as plain data: of NumPy and pandas for JSON and as text, and out of JSON as they were declared."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
+
+_Declared = TypeVar("_Declared")
+
+# What a number read from a file may be, for declarations. Neither NaN nor infinity lies between two numbers.
+_LARGEST = sys.float_info.max
+Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
+NotNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)]
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 def plain(value: Any, *, finite: bool = False, unknown: Callable[[Any], Any] | None = None) -> Any:
@@ -96,6 +108,44 @@ def csv_bytes(table: Any) -> bytes:
     texts = {name: table[name].map(safe) for name in table.columns if table[name].dtype == object}
     written: str = table.assign(**texts).rename(columns=safe).to_csv(index=False)
     return written.encode("utf-8", "backslashreplace")
+
+
+def declared(value: Any, kind: type[_Declared]) -> _Declared:
+    """Return plain data, such as a part of a file, as what they were declared to be.
+
+    Parameters
+    ----------
+    value : object
+        Plain data.
+    kind : type
+        What they have to be: a ``msgspec.Struct``, or anything else that msgspec knows. Entries that it does not name
+        may be there.
+
+    Returns
+    -------
+    object
+        Of that type.
+
+    Raises
+    ------
+    ValueError
+        If they are something else; it says where and what was expected.
+
+    Examples
+    --------
+    >>> from dcsurv.plain import Positive, declared
+    >>> declared({"1y": 365}, dict[str, Positive])
+    {'1y': 365.0}
+    >>> declared({"1y": -5.0}, dict[str, Positive])
+    Traceback (most recent call last):
+        ...
+    ValueError: [...]: expected float > 0.0
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        what, _, where = str(error).replace("`", "").partition(" - at $")
+        raise ValueError(f"{where.lstrip('.') or 'the whole'}: {what[:1].lower()}{what[1:]}") from None
 
 
 def level_text(value: Hashable) -> str:

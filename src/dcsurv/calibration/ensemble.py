@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+import msgspec
 import numpy as np
 
 from dcsurv.calibration.bands import sources_of, sums_of
 from dcsurv.calibration.cross_fitting import cross_fit
 from dcsurv.calibration.ensemble_file import (
+    EnsembleState,
     check_member,
     describe,
     described,
@@ -47,16 +49,25 @@ from dcsurv.messages import plural
 from dcsurv.models import CurveParts, SurvivalEstimator
 from dcsurv.models.bands import Backing, BandSources
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import thinned
+from dcsurv.models.baseline import read_times, thinned
 from dcsurv.models.network import NetworkEstimator, as_random_state
 from dcsurv.models.ranges import NoneOr, Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
+from dcsurv.plain import declared
 from dcsurv.target import FloatArray, Outcome, fold_indices
 
 # A mean of several families is nearly calibrated, so that the identity counts for more than with networks alone.
 _CAUTION = 2.0
 # Each family is mapped before, which matters on large cohorts only: on small ones it would fit the noise five times.
 _FAMILY_CAUTION = 4.0
+
+
+class _Asked(msgspec.Struct):
+    """Parameters that a file describes in other words than Python; before families there were no companions."""
+
+    estimator: dict[str, Any] | None
+    maps: list[str]
+    companions: list[str | dict[str, Any]] | None = []
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -381,24 +392,31 @@ class CalibratedEnsemble(SurvivalEstimator):
     @classmethod
     def known_parameters(cls, saved: Header) -> Header:
         """Return the parameters of a file as they are in Python; files before families had one."""
-        member, companions = saved["estimator"], saved.get("companions", [])
+        asked = declared(saved, _Asked)
+        member, companions = asked.estimator, asked.companions
         return {
             **saved,
             "estimator": None if member is None else from_description(member),
             "companions": None if companions is None else tuple(restored(one) for one in companions),
-            "maps": tuple(saved["maps"]),
+            "maps": tuple(asked.maps),
         }
+
+    @property
+    def n_columns(self) -> int | None:
+        """How many prepared columns the members compute with; None if they do not say."""
+        return self.members_[0].n_columns
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         """Set members, weights and maps from a file."""
+        declared(header, EnsembleState)
         members = members_from(header["members"], arrays)
-        nodes = arrays["ensemble.nodes"]
+        nodes = read_times(arrays, "ensemble.nodes")
         self._adopt(families_from(header, members), nodes)
         if len(self.families_) == 1 and not np.array_equal(nodes, _union_of_nodes(members)):
             raise ValueError("the nodes of the ensemble are not those of its members.")
         self.map_ = sequence(header["map"])
         backing = header.get("backing")  # files before 0.2 do not know
-        patients = int(header["training"]["patients"])
+        patients = header["training"]["patients"]
         self.backing_ = Backing.unknown(patients) if backing is None else Backing.from_state(backing)
         self.refits_ = refits_from(self, header.get("refits", []), arrays)
 

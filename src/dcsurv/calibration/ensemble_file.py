@@ -3,15 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from dcsurv.calibration.families import Family, name_of
 from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.kinds import kind_in_file, kind_of, kinds
 from dcsurv.models import SurvivalEstimator
+from dcsurv.models.estimator import Training
 from dcsurv.persistence import Arrays, Header, ModelFileError
+from dcsurv.plain import Count, Share, declared
+
+
+class _Described(msgspec.Struct):
+    """What a file says of an unfitted member."""
+
+    kind: str
+    parameters: dict[str, Any]
+
+
+class _Member(_Described):
+    training: Training
+
+
+class _Family(msgspec.Struct):
+    name: str
+    members: Count
+    folds: Annotated[int, msgspec.Meta(ge=2)]
+    weight: Share
+    map: dict[str, Any]
+
+
+class _Training(Training):
+    remarks: list[str] = msgspec.field(default_factory=list)  # files before there were any have none
+
+
+class EnsembleState(msgspec.Struct):
+    """What the header of a file has to say of an ensemble, or of one of its refits."""
+
+    members: Annotated[list[_Member], msgspec.Meta(min_length=1)]
+    map: dict[str, Any]
+    training: _Training
+    families: list[_Family] | None = None
+    backing: dict[str, Any] | None = None
+    refits: list[dict[str, Any]] = []
 
 
 def members_state(members: Sequence[SurvivalEstimator]) -> tuple[list[Header], Arrays]:
@@ -36,8 +73,8 @@ def members_from(described: Sequence[Header], arrays: Arrays) -> list[SurvivalEs
         member.training_summary_ = one["training"]
         member.set_state(one, own)
         members.append(member)
-    if not members:
-        raise ValueError("an ensemble without members.")
+    if len({member.n_columns for member in members}) > 1:
+        raise ValueError("the members of the ensemble compute with different numbers of columns.")
     return members
 
 
@@ -64,7 +101,7 @@ def families_from(header: Header, members: list[SurvivalEstimator]) -> list[Fami
     families, left = [], list(members)
     for one in described:
         own, left = left[: one["members"]], left[one["members"] :]
-        families.append(Family(str(one["name"]), own, int(one["folds"]), float(one["weight"]), sequence(one["map"])))
+        families.append(Family(one["name"], own, one["folds"], float(one["weight"]), sequence(one["map"])))
     sizes = all(own.n_folds > 1 and len(own.members) % own.n_folds == 0 for own in families)
     counted = all(own.weight >= 0 and (own.weight == 0) == (not own.members) for own in families)
     if left or not sizes or not counted or not np.isclose(sum(own.weight for own in families), 1.0):
@@ -110,11 +147,11 @@ def describe(model: SurvivalEstimator) -> Header:
 
 def from_description(saved: Header) -> SurvivalEstimator:
     """Rebuild an unfitted member from its kind and parameters."""
-    kind = kind_in_file(saved["kind"])
+    found = declared(saved, _Described)
+    kind = kind_in_file(found.kind)
     if kind is None or not kind.is_member:
-        raise ValueError(f"a member of the unknown kind {saved['kind']!r}.")
-    model: SurvivalEstimator = kind.model(**kind.model.known_parameters(saved["parameters"]))
-    model.check_parameters()
+        raise ValueError(f"a member of the unknown kind {found.kind!r}.")
+    model: SurvivalEstimator = kind.model.from_parameters(found.parameters)
     return model
 
 

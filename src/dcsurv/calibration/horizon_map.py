@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +14,7 @@ from dcsurv.calibration.map_base import RecalibrationMap, check_prior
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.curves.interpolated import Interpolated
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
+from dcsurv.plain import Finite, NotNegative, Positive, declared
 from dcsurv.target import FloatArray, check_sample_weight, unpack
 
 # In fitting, survival this close to 0 or 1 counts as this, so that the complementary log-log is finite.
@@ -21,6 +23,15 @@ _HORIZONS = 20
 _SLOPES = (0.05, 20.0)
 # Up to so many values, plain NumPy is quicker than the wait for compiled code, and gives the same bits.
 _FEW = 10_000_000
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of the map."""
+
+    prior: Positive
+    horizons: list[NotNegative]
+    intercept: list[Finite]
+    slope: list[Positive]
 
 
 class HorizonMap(RecalibrationMap):
@@ -188,14 +199,13 @@ class HorizonMap(RecalibrationMap):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        out = cls(prior=state["prior"])
-        parts = [np.asarray(state[name], dtype=np.float64) for name in ("horizons", "intercept", "slope")]
-        sizes = {part.shape for part in parts}
-        if len(sizes) != 1 or parts[0].ndim != 1 or len(parts[0]) == 0 or not np.isfinite(parts).all():
-            raise ValueError("a horizon map needs as many finite intercepts and slopes as horizons.")
-        if (np.diff(parts[0]) <= 0).any() or (parts[2] <= 0).any():
-            raise ValueError("the horizons of a horizon map must ascend and its slopes must be positive.")
-        out._set(*parts)
+        found = declared(state, _State)
+        out = cls(prior=found.prior)
+        if not 0 < len(found.horizons) == len(found.intercept) == len(found.slope):
+            raise ValueError("a horizon map needs as many intercepts and slopes as horizons.")
+        if (np.diff(found.horizons) <= 0).any():
+            raise ValueError("the horizons of a horizon map must ascend.")
+        out._set(found.horizons, found.intercept, found.slope)
         return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+import msgspec
 import numpy.typing as npt
 
 from dcsurv.calibration.horizon_map import HorizonMap
@@ -13,7 +14,15 @@ from dcsurv.calibration.rank_map import RankPreservingMap
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.curves.interpolated import Interpolated
 from dcsurv.metrics.censoring import Censoring, resolve_follow_up
+from dcsurv.plain import declared
 from dcsurv.target import FloatArray
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of any map; each kind declares the rest."""
+
+    kind: str
+    maps: list[dict[str, Any]] = []
 
 
 class MapSequence(RecalibrationMap):
@@ -91,7 +100,10 @@ class MapSequence(RecalibrationMap):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        return cls([map_from_state(one) for one in state["maps"]])
+        maps = [map_from_state(one) for one in state["maps"]]
+        if any(isinstance(one, MapSequence) for one in maps):
+            raise ValueError("a sequence of maps holds no other sequence.")
+        return cls(maps)
 
 
 _KINDS: dict[str, type[RecalibrationMap]] = {
@@ -138,7 +150,7 @@ def map_from_state(state: dict[str, Any]) -> RecalibrationMap:
     RecalibrationMap
         The map.
     """
-    kind = state["kind"]
+    kind = declared(state, _State).kind
     if kind not in _KINDS:
         raise ValueError(f"the state is of a map of the unknown kind {kind!r}; known are {sorted(_KINDS)}.")
     return _KINDS[kind].from_state(state)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +14,7 @@ from dcsurv.calibration.map_base import RecalibrationMap, check_prior
 from dcsurv.curves import SurvivalCurves, Transform, as_curves
 from dcsurv.metrics.censoring import Censoring
 from dcsurv.nonparametric import kaplan_meier
+from dcsurv.plain import Positive, Share, declared
 from dcsurv.target import BoolArray, FloatArray, check_sample_weight, make_outcome, unpack
 
 # A map of a large cohort keeps this many of its points: more would only draw the noise.
@@ -23,6 +25,15 @@ _APART = 1e-9
 _FEW = 200_000
 _STEPS = 8192
 _BISECTIONS = 60
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of the map."""
+
+    prior: Positive
+    survival: list[Share]
+    mapped: list[Share]
+    identity_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
 class RankPreservingMap(RecalibrationMap):
@@ -174,14 +185,15 @@ class RankPreservingMap(RecalibrationMap):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        out = cls(prior=state["prior"])
-        survival, mapped = state["survival"], state["mapped"]
-        sound = len(survival) == len(mapped) and all(
+        found = declared(state, _State)
+        out = cls(prior=found.prior)
+        survival, mapped = found.survival, found.mapped
+        sound = 0 < len(survival) == len(mapped) and all(
             p[0] == 0 and p[-1] == 1 and (np.diff(p) > 0).all() for p in (survival, mapped)
         )
-        if not sound or not 0 < state["identity_share"] <= 1:
+        if not sound:
             raise ValueError("the points of a rank-preserving map must ascend from (0, 0) to (1, 1).")
-        out._set(survival, mapped, state["identity_share"])
+        out._set(survival, mapped, found.identity_share)
         return out
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -16,12 +17,14 @@ from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, register
 from dcsurv.metrics.censoring import resolve_follow_up
+from dcsurv.metrics.evaluation import MeasuredRow
 from dcsurv.models import CurveParts, SurvivalModel
 from dcsurv.models.bands import Backing, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.estimator import versions
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, from_saved
+from dcsurv.plain import Count, declared
 from dcsurv.preprocessing import Population
 from dcsurv.target import FloatArray, check_outcome
 
@@ -54,8 +57,8 @@ class FittedOn:
     317 patients (181 events) of hospital-b.csv, 2026-11-17
     """
 
-    patients: int
-    events: int
+    patients: Count
+    events: Count
     name: str | None = None
     digest: str | None = None
     date: str = ""
@@ -64,6 +67,28 @@ class FittedOn:
         size = f"{self.patients:,} patient{'' if self.patients == 1 else 's'}"
         events = f"{self.events:,} event{'' if self.events == 1 else 's'}"
         return f"{size} ({events})" + (f" of {self.name}" if self.name else "") + (f", {self.date[:10]}"[:12])
+
+
+class _Evaluation(msgspec.Struct):
+    before: list[MeasuredRow]
+    after: list[MeasuredRow] | None
+
+
+class _Inside(msgspec.Struct):
+    kind: str
+
+
+class _Document(msgspec.Struct):
+    """What the header of a recalibrated model holds; the model inside and the maps declare themselves."""
+
+    model: _Inside
+    maps: list[str]
+    map: dict[str, Any]
+    fitted_on: FittedOn
+    evaluation: _Evaluation | None
+    versions: dict[str, str]
+    backing: dict[str, Any] | None = None
+    time_bounds: dict[str, Any] | None = None
 
 
 @dataclass(repr=False, eq=False)
@@ -241,6 +266,7 @@ class Recalibrated(SurvivalModel):
     @classmethod
     def from_saved(cls, header: Header, arrays: Arrays) -> Self:
         """Rebuild model and maps from the contents of a file."""
+        declared(header, _Document)
         own = {name[len(_INSIDE) :]: array for name, array in arrays.items() if name.startswith(_INSIDE)}
         model = from_saved(header["model"], own)
         if not isinstance(model, SurvivalModel):
@@ -249,7 +275,7 @@ class Recalibrated(SurvivalModel):
         make_maps(out.maps)
         out._restore(header["map"], FittedOn(**header["fitted_on"]), header["evaluation"], header.get("backing"))
         bounds = header.get("time_bounds")  # files before 0.2 have none
-        out.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds)
+        out.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds, model.n_groups)
         return out
 
     def _restore(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from dcsurv.cli import options as o
 from dcsurv.cli.app import command
@@ -14,6 +16,7 @@ from dcsurv.cli.shell import Shell
 from dcsurv.cli.tables import add, plain_table, show_evaluation, show_families, show_table
 from dcsurv.cli.words import option
 from dcsurv.cohort import ModelCard, describe_time
+from dcsurv.cohort.privacy import Learnt, what_a_reader_learns
 from dcsurv.messages import plural
 
 _SHOWN_COLUMNS, _SHOWN_LEVELS = 12, 8
@@ -42,15 +45,24 @@ def models(shell: Shell) -> None:
 
 
 @command
-def info(model: o.ModelFile, shell: Shell) -> None:
+def info(
+    model: o.ModelFile,
+    shell: Shell,
+    privacy: Annotated[
+        bool, typer.Option("--privacy", help="List what a reader of the file could learn about its patients.")
+    ] = False,
+) -> None:
     """Say what a model file holds: model, training, columns, horizons, and how good it was when it was fitted."""
     from dcsurv.calibration import CalibratedEnsemble
     from dcsurv.cli.cox import hazard_ratios_as_data, show_hazard_ratios
     from dcsurv.models import CoxPH
     from dcsurv.persistence import load, read
 
-    header, _ = read(model)
+    header, arrays = read(model)
     fitted = load(model)
+    if privacy:
+        _show_privacy(shell, model, what_a_reader_learns(header, arrays))
+        return
     card = ModelCard.of(fitted)
     inside = _innermost(header)
     shell.say(f"{model}: {fitted.display_name}")
@@ -69,6 +81,17 @@ def info(model: o.ModelFile, shell: Shell) -> None:
     more |= {"weights": fitted.innermost.weights_} if isinstance(fitted.innermost, CalibratedEnsemble) else {}
     own = {"kind": header["kind"], "format": header["format"], "recalibrations": recalibrations}
     shell.result({"model": str(model), **{name: inside.get(name) for name in _KEPT}, **own, **more})
+
+
+def _show_privacy(shell: Shell, model: Path, found: list[Learnt]) -> None:
+    """List what the file tells about patients, kind by kind."""
+    shell.say(f"{model} holds no row of a patient. A reader could learn from it:")
+    for what in dict.fromkeys(one.what for one in found):
+        shell.say(f"  {what}")
+        for one in found:
+            if one.what == what:
+                shell.say(f"    {one.about}: {one.text}")
+    shell.result({"model": str(model), "privacy": [one._asdict() for one in found]})
 
 
 def _training(card: ModelCard, inside: dict[str, Any]) -> list[tuple[str, str]]:

@@ -6,7 +6,9 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from dcsurv.cohort.cohort import Cohort, cohort_from
 from dcsurv.cohort.columns import Column
@@ -18,13 +20,67 @@ from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import read_table
 from dcsurv.durations import Horizon, find_unit
 from dcsurv.messages import Message
+from dcsurv.metrics.evaluation import MeasuredRow
 from dcsurv.persistence import ModelFileError
+from dcsurv.plain import Count, declared
 
 if TYPE_CHECKING:
     from dcsurv.calibration import FittedOn
     from dcsurv.models import SurvivalModel
 
 _VERSION = 1
+
+
+class _Reference(msgspec.Struct):
+    model: str
+    metrics: list[MeasuredRow]
+
+
+class _Evaluation(msgspec.Struct):
+    patients: Count
+    events: Count
+    how: str
+    notes: list[str]
+    metrics: list[MeasuredRow]
+    reference: _Reference | None
+
+
+class _Data(msgspec.Struct):
+    file: str | None
+    sha256: str | None
+    patients: Count
+    events: Count
+
+
+class _Card(msgspec.Struct):
+    """What a file has to say as a card."""
+
+    version: Count
+    columns: list[Column]
+    horizons: Annotated[list[Horizon], msgspec.Meta(min_length=1)]
+    outcome: OutcomeColumns | None
+    unit: str | None
+    data: dict[str, Any]
+    trained_on: str
+    created: str
+    evaluation: _Evaluation | None
+
+    def __post_init__(self) -> None:
+        times = [horizon.time for horizon in self.horizons]
+        if times != sorted(set(times)) or len({horizon.label for horizon in self.horizons}) < len(times):
+            raise ValueError("horizons ascend, and each has a label of its own")
+        if self.data:
+            declared(self.data, _Data)
+
+    def refuse_other_columns(self, model: SurvivalModel) -> None:
+        """Refuse columns that are not those of the model."""
+        names = getattr(model, "feature_names_in_", None)
+        used = [column for column in self.columns if column.kind != "left out"]
+        if names is None or [column.name for column in used] != names.tolist():
+            raise ValueError("its columns are not those of the model")
+        levels = levels_of(model)
+        if any((column.kind == "number") == (column.name in levels) for column in used):
+            raise ValueError("its columns are of other kinds than those of the model")
 
 
 @dataclass
@@ -135,17 +191,18 @@ class ModelCard:
                 recalibrated_on=recalibrated_on,
             )  # fmt: skip
         try:
-            if saved["version"] > _VERSION:
+            found = declared(saved, _Card)
+            if found.version > _VERSION:
                 raise ModelFileError("the model's card was written by a newer version of dcsurv. Update dcsurv.")
-            return cls(
-                columns=[Column.from_dict(column) for column in saved["columns"]],
-                horizons=[Horizon(**horizon) for horizon in saved["horizons"]],
-                outcome=None if saved["outcome"] is None else OutcomeColumns.from_dict(saved["outcome"]),
-                recalibrated_on=recalibrated_on,
-                **{name: saved[name] for name in ("unit", "data", "trained_on", "created", "evaluation")},
-            )
-        except (KeyError, TypeError, AttributeError) as error:
+            found.refuse_other_columns(model)
+        except ModelFileError:
+            raise
+        except ValueError as error:
             raise ModelFileError(f"the model's card cannot be read ({error}). Fit the model again.") from None
+        return cls(
+            columns=found.columns, horizons=found.horizons, outcome=found.outcome, recalibrated_on=recalibrated_on,
+            **{name: saved[name] for name in ("unit", "data", "trained_on", "created", "evaluation")},
+        )  # fmt: skip
 
     @staticmethod
     def outcome_of(model: SurvivalModel) -> OutcomeColumns | None:
@@ -161,8 +218,7 @@ class ModelCard:
         OutcomeColumns or None
             None if it was fitted in Python.
         """
-        saved = (getattr(model, "card_", None) or {}).get("outcome")
-        return None if saved is None else OutcomeColumns.from_dict(saved)
+        return None if getattr(model, "card_", None) is None else ModelCard.of(model).outcome
 
 
 def read_cohort_for(

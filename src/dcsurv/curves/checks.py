@@ -11,7 +11,7 @@ import pandas as pd
 from dcsurv.target import FloatArray
 
 # A curve may rise by this much through rounding (float32 products, averages) and is then flattened silently.
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 
 
 def check_times(times: npt.ArrayLike) -> FloatArray:
@@ -50,14 +50,14 @@ def check_values(values: npt.ArrayLike, n_times: int) -> npt.NDArray[Any]:
     if np.isnan(table).any():
         raise ValueError(f"values holds NaN in {int(np.isnan(table).any(axis=1).sum())} of {len(table)} curves.")
     low, high = float(table.min()), float(table.max())
-    if low < -_ROUNDING or high > 1 + _ROUNDING:
+    if low < -ROUNDING or high > 1 + ROUNDING:
         raise ValueError(
             f"survival probabilities must lie in [0, 1]; got values from {low:g} to {high:g}. If these are risks or "
             "cumulative hazards, convert them first: 1 - risk, exp(-hazard)."
         )
     table = table.T
     rise = np.diff(table, axis=0)
-    if rise.size and rise.max() > _ROUNDING:
+    if rise.size and rise.max() > ROUNDING:
         node, patient = np.unravel_index(int(rise.argmax()), rise.shape)
         raise ValueError(
             f"a survival curve must never rise, but curve {patient} rises by {rise.max():.3g} after time number "

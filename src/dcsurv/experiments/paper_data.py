@@ -58,7 +58,7 @@ def paper_preprocessor(dataset: str) -> Preprocessor:
     hundredth of a standard deviation and no reported figure by 1e-6; here the order is the same for all cohorts.
     """
     describe(dataset)  # refuses an unknown name
-    return Preprocessor(ordinal=("sex",) if dataset == "flchain" else ())
+    return Preprocessor(ordinal=("sex",) if dataset == "flchain" else (), least_patients=1)
 
 
 def table_1() -> pd.DataFrame:
@@ -131,7 +131,7 @@ def proportional_hazards_p_values(X: pd.DataFrame, y: Any) -> pd.Series:
     time, event = unpack(y, n_rows=len(X))
     categories = X.select_dtypes(exclude="number").columns
     # A column may be called like the outcome: number the columns, and put their names back in the end.
-    inputs = Preprocessor(ordinal=list(categories)).fit_transform(X)
+    inputs = Preprocessor(ordinal=list(categories), least_patients=1).fit_transform(X)
     frame = pd.DataFrame(inputs).assign(time=time, event=event)
     model = CoxPHFitter(penalizer=_PENALIZER).fit(frame, "time", "event")
     test = proportional_hazard_test(model, frame, time_transform="rank")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dcsurv.follow_up.association import Influence
 from dcsurv.follow_up.score import BENDS, CensoringScore
+from dcsurv.plain import Count, Finite, NotNegative, Share, declared
 from dcsurv.target import FloatArray, IntArray
 
 # Features, or risks, predict censoring if chance would hardly do so. How well does not matter: one small centre whose
@@ -17,6 +19,24 @@ from dcsurv.target import FloatArray, IntArray
 P_VALUE = 0.001
 # A feature is named if its concordance is above this, and so many at most.
 _NAMED_ABOVE, _MOST_NAMED = 0.55, 3
+
+
+class _Score(msgspec.Struct):
+    columns: list[Count]
+    knots: list[list[Finite]]
+    slopes: list[list[Finite]]
+    cuts: list[Finite]
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of follow-up."""
+
+    depends: bool
+    concordance: Share | None
+    p_value: Share | None
+    features: list[tuple[str, Share]]
+    followed_until: list[NotNegative]
+    score: _Score | None
 
 
 class RiskTest(NamedTuple):
@@ -211,6 +231,7 @@ class FollowUp:
         FollowUp
             The same groups, without the patients.
         """
+        declared(state, _State)
         until = np.asarray(state["followed_until"], dtype=np.float64)
         score = None
         if state["score"] is not None:

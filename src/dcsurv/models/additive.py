@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -18,7 +19,8 @@ from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.penalised import PenalisedFit, Penalties
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
 from dcsurv.nonparametric import StepFunction, breslow
-from dcsurv.persistence import Arrays, Header
+from dcsurv.persistence import Arrays, Header, read_array
+from dcsurv.plain import Finite, declared
 from dcsurv.target import BoolArray, FloatArray, IntArray, Outcome
 
 # Three knots, one more for every so many events, and no more than six.
@@ -30,6 +32,8 @@ _MOST_BENT, _MOST_BENDS = 150, 200
 _MOST_AXES = 1000
 # Beyond the training patients' values an effect goes on for this share of their range, and is held then.
 _MARGIN = 0.25
+# Where an effect is held is kept to a multiple of this, in the units of prepared columns: standard deviations.
+_COARSE = 0.25
 # Penalties from a prior standard deviation of 10 to coefficients of a hundredth (bends: a thousandth) of their size
 # without a penalty, for which a penalty of one per event is a half.
 _LEAST_PENALTY, _MOST_PENALTY = 0.01, (100.0, 1000.0)
@@ -42,7 +46,21 @@ _MOST_PATIENTS = 30_000
 # With more than twice as many patients, coefficients and penalties are first found with every so manieth.
 _FIRST_PATIENTS = 10_000
 
+# A file that tells of more columns than this is damaged, and would fill the memory.
+_MOST_COLUMNS = 10_000_000
 _OF_COLUMNS = "coef_", "center_", "scale_", "lower_", "upper_"
+
+
+class _Summary(msgspec.Struct):
+    penalties: dict[str, Finite]
+    degrees_of_freedom: dict[str, Finite]
+    log_likelihood: Finite | None
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of effects."""
+
+    training: _Summary
 
 
 @dataclass(frozen=True)
@@ -180,7 +198,9 @@ class AdditiveEstimator(SurvivalEstimator):
         self.scale_ = np.where(two, (high - low) / 2, spread)
         self.scale_[~(self.scale_ > 0)] = 1.0
         margin = _MARGIN * (high - low)
-        self.lower_, self.upper_ = low - margin, high + margin
+        # Coarse, and outwards: the smallest and the largest value are those of one patient.
+        self.lower_ = np.floor((low - margin) / _COARSE) * _COARSE
+        self.upper_ = np.ceil((high + margin) / _COARSE) * _COARSE
 
     def _find_bends(self, scaled: FloatArray, varying: IntArray, weight: FloatArray, events: int) -> list[Bends]:
         count = min(3 + events // _EVENTS_PER_KNOT, _MOST_KNOTS) if self.knots is None else int(self.knots)
@@ -271,21 +291,26 @@ class AdditiveEstimator(SurvivalEstimator):
 
     def effects_from_arrays(self, header: Header, arrays: Arrays) -> None:
         """Set the effects from what a file has, checked."""
-        stored = len(arrays["coef_"])
-        p = stored if self.strongest is None else int(arrays["columns"][0])
-        self.used_ = np.arange(p) if self.strongest is None else arrays["used_"].astype(np.int64)
-        if len(self.used_) != stored or (np.diff(self.used_, prepend=-1) <= 0).any() or (self.used_ >= p).any():
-            raise ValueError("its effects are not those of its columns")
+        stored = len(read_array(arrays, "coef_", (None,)))
+        p, self.used_ = stored, np.arange(stored)
+        if self.strongest is not None:
+            p = int(read_array(arrays, "columns", (1,), dtype=np.int64)[0])
+            self.used_ = read_array(arrays, "used_", (stored,), dtype=np.int64)
+            if p > _MOST_COLUMNS or (np.diff(self.used_, prepend=-1) <= 0).any() or (self.used_ >= p).any():
+                raise ValueError("its effects are not those of its columns")
         for name in _OF_COLUMNS:
-            if arrays[name].shape != (stored,) or not np.isfinite(arrays[name]).all():
-                raise ValueError(f"{name} has the shape {arrays[name].shape}; {stored} finite numbers are expected")
             whole = np.full(p, 1.0 if name == "scale_" else 0.0)
-            whole[self.used_] = arrays[name]
+            whole[self.used_] = read_array(arrays, name, (stored,))
             setattr(self, name, whole)
         if (self.scale_ <= 0).any() or (self.lower_ > self.upper_).any():
             raise ValueError("its columns have units or ranges that cannot be")
         self.bends_ = from_arrays(arrays, p)
+        declared(header, _State)
         self._set_summary(header["training"])
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.coef_)
 
     def _set_summary(self, summary: Header) -> None:
         self.penalties_ = {name: float(value) for name, value in summary["penalties"].items()}

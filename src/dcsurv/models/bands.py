@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.checks import ROUNDING
 from dcsurv.curves.interpolated import Interpolated
 from dcsurv.nonparametric import kaplan_meier
+from dcsurv.plain import NotNegative, Positive, declared
 from dcsurv.target import FloatArray, Outcome
 
 # Survival this close to 0 or 1 counts as this on the complementary log-log scale.
@@ -21,6 +24,13 @@ _EDGE = 1e-12
 _QUANTILES = 40
 # A reach beyond this on the log scale is all the same: survival from 0 to 1.
 _MOST = 50.0
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of the patients behind a band."""
+
+    times: list[NotNegative]
+    patients: list[Positive]
 
 
 class Band(NamedTuple):
@@ -52,6 +62,14 @@ class Band(NamedTuple):
     lower: FloatArray
     survival: FloatArray
     upper: FloatArray
+
+
+def sound_band(band: Band) -> Band:
+    """Return a band; refuse one that is not of probabilities which never rise."""
+    within = all(((part >= 0) & (part <= 1)).all() for part in (band.lower, band.survival, band.upper))
+    if not within or (np.diff(band.survival, axis=1) > ROUNDING).any():
+        raise ValueError("survival, or its band, leaves [0, 1] or rises")
+    return band
 
 
 @dataclass(frozen=True)
@@ -97,9 +115,9 @@ class Backing:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Backing:
         """Rebuild from a file."""
-        times, patients = (np.asarray(state[name], dtype=np.float64) for name in ("times", "patients"))
-        sound = times.ndim == 1 and len(times) and times.shape == patients.shape and np.isfinite(times).all()
-        if not sound or (np.diff(times) <= 0).any() or not ((patients > 0) & (patients < np.inf)).all():
+        found = declared(state, _State)
+        times, patients = np.array(found.times), np.array(found.patients)
+        if not len(times) or times.shape != patients.shape or (np.diff(times) <= 0).any():
             raise ValueError("the patients behind a band need ascending times and positive numbers.")
         return cls(times, patients)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dcsurv._learn import check_is_fitted
 from dcsurv.curves import SurvivalCurves
 from dcsurv.curves.checks import check_times
-from dcsurv.models.bands import Band, BandSources, band_around
+from dcsurv.models.bands import Band, BandSources, band_around, sound_band
 from dcsurv.models.curve_model import CurveModel, warn_of_late
 from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
@@ -187,7 +187,8 @@ class SurvivalModel(CurveModel):
         curves = sources.center
         asked = curves.times if times is None else times
         reach = sources.relative_reach(asked, level), sources.absolute_reach(asked, level)
-        return curves, band_around(asked, curves.evaluate(asked), *reach)
+        with self.blaming_its_file():
+            return curves, sound_band(band_around(asked, curves.evaluate(asked), *reach))
 
     def predict_interval(
         self, X: Any, confidence: float = 0.9, *, side: Literal["lower", "both"] = "lower"
@@ -294,8 +295,12 @@ class SurvivalModel(CurveModel):
         weight : array or None
             One weight per patient.
         """
-        n_groups = 1 if self.follow_up_ is None else len(self.follow_up_.followed_until)
-        return TimeBounds.fit(y, curves.at_own(y["time"]), groups, n_groups, weight)
+        return TimeBounds.fit(y, curves.at_own(y["time"]), groups, self.n_groups, weight)
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups of alike follow-up there are."""
+        return 1 if self.follow_up_ is None else len(self.follow_up_.followed_until)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the time-dependent concordance index C-td of the curves predicted for X.

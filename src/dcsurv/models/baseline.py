@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dcsurv.persistence import Arrays, read_array
 from dcsurv.target import FloatArray, IntArray
 
 # Curves have a node per event time, up to this many. A large cohort with continuous times has more, which would
@@ -30,3 +31,32 @@ def proportional_survival(cumulative_hazard: FloatArray, log_risk: FloatArray) -
     """Return S = exp(-H0(t) exp(g)), (n, T)."""
     hazard = np.outer(-cumulative_hazard, relative_risk(log_risk))  # one row per time
     return np.exp(hazard, out=hazard).T
+
+
+def read_times(arrays: Arrays, name: str) -> FloatArray:
+    """Return the nodes of a file.
+
+    Raises
+    ------
+    ValueError
+        If they are no ascending times.
+    """
+    times = read_array(arrays, name, (None,))
+    if not len(times) or times[0] < 0 or (np.diff(times) <= 0).any():
+        raise ValueError(f"its times {name} do not ascend from 0 or later")
+    return times
+
+
+def read_baseline(arrays: Arrays, times_name: str, hazard_name: str) -> tuple[FloatArray, FloatArray]:
+    """Return times and cumulative baseline hazard of a file.
+
+    Raises
+    ------
+    ValueError
+        If they are none.
+    """
+    times = read_times(arrays, times_name)
+    hazard = read_array(arrays, hazard_name, times.shape)
+    if (np.diff(hazard, prepend=0.0) < 0).any():
+        raise ValueError("its baseline hazard does not ascend from 0")
+    return times, hazard

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcsurv.persistence import Arrays
+from dcsurv.persistence import Arrays, read_array
 from dcsurv.target import FloatArray
 
 # A bend with no more than this share of its variance beside a straight line is none.
@@ -137,18 +137,15 @@ def from_arrays(arrays: Arrays, n_columns: int) -> list[Bends]:
     ValueError
         If they cannot be those of a model with so many columns.
     """
-    column, count = arrays["bends.column"], arrays["bends.knots"]
-    places, mix, line = (arrays[f"bends.{name}"] for name in ("places", "mix", "line"))
-    whole = column.ndim == count.ndim == 1 and column.dtype.kind == count.dtype.kind == "i"
-    if not whole or len(column) != len(count) or (count < 3).any():
-        raise ValueError("the bends of its effects are incomplete")
-    shapes = (count.sum(),), ((count - 2).sum(),), (len(count), 2)
-    if (places.shape, mix.shape, line.shape) != shapes:
-        raise ValueError("the bends of its effects have knots and coefficients that do not match")
+    column = read_array(arrays, "bends.column", (None,), dtype=np.int64)
+    count = read_array(arrays, "bends.knots", column.shape, dtype=np.int64)
+    if ((count < 3) | (count > arrays["bends.places"].size)).any():
+        raise ValueError("the bends of its effects have numbers of knots that cannot be")
+    n = int(count.sum())
+    places, mix = read_array(arrays, "bends.places", (n,)), read_array(arrays, "bends.mix", (n - 2 * len(count),))
+    line = read_array(arrays, "bends.line", (len(count), 2))
     if len(np.unique(column)) < len(column) or ((column < 0) | (column >= n_columns)).any():
         raise ValueError(f"the bends of its effects are those of other columns than its {n_columns}")
-    if not all(np.isfinite(part).all() for part in (places, mix, line)):
-        raise ValueError("the bends of its effects hold values that are not finite")
     ends = np.cumsum(count)
     found = []
     for k, (j, end) in enumerate(zip(column, ends, strict=True)):

@@ -16,7 +16,7 @@ from dcsurv.models.cox_inference import (
     proportional_hazards_test,
     robust_variance,
 )
-from dcsurv.persistence import Arrays
+from dcsurv.persistence import Arrays, read_array
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, IntArray
 
@@ -110,15 +110,19 @@ class CoxInference:
         return {f"{_PREFIX}{name}": array for name, array in out.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> CoxInference | None:
+    def from_arrays(cls, arrays: Arrays, n_columns: int) -> CoxInference | None:
         """Return what :meth:`to_arrays` made; None for a file of version 0.1, which has nothing of it."""
         own = {name[len(_PREFIX) :]: array for name, array in arrays.items() if name.startswith(_PREFIX)}
         if not own:
             return None
         curves = None
         if "curve_times" in own:
-            curves = EffectCurves(own["curve_times"], own["curve_effect"], own["curve_spread"])
-        return cls(own["standard_error"], own["step"], own.get("test"), curves)
+            times = read_array(own, "curve_times", (None,))
+            effect = read_array(own, "curve_effect", (n_columns, len(times)))
+            curves = EffectCurves(times, effect, read_array(own, "curve_spread", times.shape))
+        test = read_array(own, "test", (None, 2), finite=False) if "test" in own else None
+        standard_error = read_array(own, "standard_error", (n_columns,), finite=False)
+        return cls(standard_error, read_array(own, "step", (n_columns,)), test, curves)
 
 
 def infer(

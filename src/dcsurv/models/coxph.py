@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -13,7 +14,7 @@ from dcsurv._learn import check_is_fitted
 from dcsurv.kinds import ModelKind, register
 from dcsurv.messages import InputError, Message, ModelChoice, plural
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
+from dcsurv.models.baseline import proportional_survival, read_baseline, relative_risk, thinned
 from dcsurv.models.cox_summary import (
     CoxInference,
     ModelColumn,
@@ -26,7 +27,8 @@ from dcsurv.models.cox_summary import (
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.ranges import Number, Range
 from dcsurv.nonparametric import breslow
-from dcsurv.persistence import Arrays, Header
+from dcsurv.persistence import Arrays, Header, read_array
+from dcsurv.plain import Finite, declared
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.search_space import Float
 from dcsurv.target import FloatArray, Outcome
@@ -40,6 +42,16 @@ _NOT_IN_THE_FILE = (
     "standard errors and the proportional-hazards test are not in this model's file, which dcsurv 0.1 wrote; its "
     "hazard ratios are. Fit the model again to have the rest."
 )
+
+
+class _Training(msgspec.Struct):
+    log_likelihood: Finite | None
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of a CoxPH."""
+
+    training: _Training
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -219,11 +231,16 @@ class CoxPH(SurvivalEstimator):
         return {}, {name: getattr(self, name) for name in names} | more
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
-        self.coef_, self.center_ = arrays["coef_"], arrays["center_"]
-        self.times_, self.cumulative_hazard_ = arrays["times_"], arrays["cumulative_hazard_"]
-        self.inference_ = CoxInference.from_arrays(arrays)
-        log_likelihood = header["training"]["log_likelihood"]
-        self.log_likelihood_ = float("nan") if log_likelihood is None else float(log_likelihood)
+        self.coef_ = read_array(arrays, "coef_", (None,))
+        self.center_ = read_array(arrays, "center_", self.coef_.shape)
+        self.times_, self.cumulative_hazard_ = read_baseline(arrays, "times_", "cumulative_hazard_")
+        self.inference_ = CoxInference.from_arrays(arrays, len(self.coef_))
+        log_likelihood = declared(header, _State).training.log_likelihood
+        self.log_likelihood_ = float("nan") if log_likelihood is None else log_likelihood
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.coef_)
 
 
 def has_too_many_columns(X: Any) -> bool:

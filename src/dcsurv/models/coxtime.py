@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -12,16 +13,28 @@ from torch import Tensor, nn
 from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import case_control
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import relative_risk, thinned
+from dcsurv.models.baseline import read_times, relative_risk, thinned
 from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
 from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.networks import MLP
-from dcsurv.persistence import Arrays, Header
+from dcsurv.persistence import Arrays, Header, read_array
+from dcsurv.plain import Finite, Positive, declared
 from dcsurv.search_space import Choice, Int
 from dcsurv.target import FloatArray, Outcome
 from dcsurv.training import BatchLoss
 
 _VALIDATION_CONTROLS = 10
+
+
+class _Scaling(msgspec.Struct):
+    mean: Finite
+    scale: Positive
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of a CoxTime, besides its network."""
+
+    time_scaling: _Scaling
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -135,9 +148,12 @@ class CoxTime(NetworkEstimator):
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         super().set_state(header, arrays)
-        self.times_, self.increments_ = arrays["baseline.times"], arrays["baseline.increments"]
-        self.time_mean_ = float(header["time_scaling"]["mean"])
-        self.time_scale_ = float(header["time_scaling"]["scale"])
+        self.times_ = read_times(arrays, "baseline.times")
+        self.increments_ = read_array(arrays, "baseline.increments", self.times_.shape)
+        if (self.increments_ < 0).any():
+            raise ValueError("its baseline hazard does not ascend")
+        scaling = declared(header, _State).time_scaling
+        self.time_mean_, self.time_scale_ = scaling.mean, scaling.scale
 
 
 class _Controls:

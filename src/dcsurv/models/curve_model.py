@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,8 +14,10 @@ import pandas as pd
 
 from dcsurv._learn import BaseEstimator, check_is_fitted
 from dcsurv.curves import SurvivalCurves
+from dcsurv.curves.checks import check_times
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.curve_parts import CurveParts
+from dcsurv.persistence import ModelFileError
 from dcsurv.preprocessing import Outside, OutsideTrainingWarning, Ranges
 from dcsurv.target import FloatArray, IntArray
 
@@ -123,7 +126,24 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         SurvivalCurves
             One curve per patient.
         """
-        return self.curve_parts(prepared).curves()
+        with self.blaming_its_file():
+            return self.curve_parts(prepared).curves()
+
+    @contextmanager
+    def blaming_its_file(self) -> Iterator[None]:
+        """Say, where curves leave [0, 1] or rise, that the file is to blame that the model came from, if it did."""
+        try:
+            yield
+        except ModelFileError:
+            raise
+        except ValueError as error:
+            source = getattr(self, "loaded_from_", None)
+            if source is None:
+                raise
+            raise ModelFileError(
+                f"the model in {source} predicts what cannot be: {str(error).rstrip('.')}. Copy the file again, or fit "
+                "the model again."
+            ) from error
 
     def predict_survival_function(self, X: Any, times: npt.ArrayLike | None = None) -> SurvivalCurves:
         """Predict survival curves.
@@ -164,27 +184,25 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
 
     def _curves(self, X: Any, times: npt.ArrayLike | None, *, look: int) -> SurvivalCurves:
         check_is_fitted(self)
+        asked = None if times is None else check_times(times)
         followed: list[FloatArray] = []
         first: list[CurveParts] = []
 
         def survival(chunk: Features) -> npt.NDArray[Any]:
             followed.append(self.followed_to_of(chunk))
-            parts = self.curve_parts(chunk)
-            if times is not None:
-                curves = parts.curves().project(times)
-                parts = CurveParts(curves.times, curves.values, parts.interpolation)
+            with self.blaming_its_file():
+                parts = self.curve_parts(chunk)
+                if asked is not None:
+                    curves = parts.curves().project(asked)
+                    parts = CurveParts(curves.times, curves.values, parts.interpolation)
             first[:] = first or [parts._replace(survival=parts.survival[:0])]
             return parts.survival
 
         values = self._in_chunks(X, survival, look=look)
-        curves = SurvivalCurves(
-            first[0].times,
-            values,
-            interpolation=first[0].interpolation,
-            transform=first[0].transform,
-            followed_to=np.concatenate(followed),
-            index=X.index if isinstance(X, pd.DataFrame) else None,
-        )
+        with self.blaming_its_file():
+            curves = first[0]._replace(survival=values).curves()
+        curves.followed_to = np.concatenate(followed)
+        curves.index = X.index if isinstance(X, pd.DataFrame) else None
         if times is not None and curves.times[-1] > self.nodes[-1]:
             warn_of_late(curves.times[-1], self.nodes[-1])
         return curves

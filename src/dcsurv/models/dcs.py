@@ -128,6 +128,15 @@ class DCS(EncoderDecoderEstimator):
         if network.embedding is not None:
             network.embedding.set_bins(X)
 
+    def end_training(self, y: Outcome, summary: dict[str, Any], *, weighted: bool) -> None:
+        super().end_training(y, summary, weighted=weighted)
+        network = self.network_
+        assert isinstance(network, EncoderDecoder)
+        if network.embedding is not None and len(network.encoder):
+            first = network.encoder[0]
+            assert isinstance(first, nn.Linear)
+            network.embedding.coarsen(first)
+
     @property
     def training_criterion(self) -> TrainingCriterion:
         """What is minimised besides the kernel, also where ``criterion`` is None."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import cox_partial_likelihood
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
+from dcsurv.models.baseline import proportional_survival, read_baseline, relative_risk, thinned
 from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
 from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.networks import MLP
@@ -97,8 +97,7 @@ class DeepSurv(NetworkEstimator):
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         super().set_state(header, arrays)
-        self.times_ = arrays["baseline.times"]
-        self.cumulative_hazard_ = arrays["baseline.cumulative_hazard"]
+        self.times_, self.cumulative_hazard_ = read_baseline(arrays, "baseline.times", "baseline.cumulative_hazard")
 
 
 register(

@@ -8,8 +8,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -25,8 +26,47 @@ from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.ranges import Range
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, ModelFileError
+from dcsurv.plain import Count, Finite, declared
 from dcsurv.preprocessing import Population, Preprocessor
 from dcsurv.target import FloatArray, IntArray, Outcome, check_groups, check_outcome, check_sample_weight
+
+
+class Training(msgspec.Struct):
+    """What a header has to say of a training; models add to it."""
+
+    patients: Count
+    events: Count
+    last_time: Finite
+    weighted: bool
+
+
+class _Preprocess(msgspec.Struct):
+    ordinal: list[str]
+    least_patients: Count = 1  # files before it kept all
+
+
+class _Features(msgspec.Struct):
+    count: Count
+    names: list[str] | None
+
+    def __post_init__(self) -> None:
+        if self.names is not None and (len(self.names) != self.count or len(set(self.names)) < self.count):
+            raise ValueError("there is one name for each feature")
+
+
+class _Document(msgspec.Struct):
+    """What the header of every estimator holds; the parts declare themselves where they are read."""
+
+    parameters: dict[str, Any]
+    features: _Features
+    preprocessing: dict[str, Any] | None
+    training: Training
+    versions: dict[str, str]
+    time_unit: str | None
+    card: dict[str, Any] | None = None
+    follow_up: dict[str, Any] | None = None
+    time_bounds: dict[str, Any] | None = None
+    population: dict[str, Any] | None = None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -120,6 +160,11 @@ class SurvivalEstimator(SurvivalModel):
         arrays : dict
             Arrays by name.
         """
+
+    @property
+    def n_columns(self) -> int | None:
+        """How many prepared columns the fitted model computes with; None if it does not say."""
+        return None
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, before anything is trained."""
@@ -459,34 +504,72 @@ class SurvivalEstimator(SurvivalModel):
         arrays : dict
             Arrays by name.
         """
-        parameters = cls.known_parameters(header["parameters"])
-        if isinstance(parameters["preprocess"], dict):
-            parameters["preprocess"] = Preprocessor(**parameters["preprocess"])
-        model = cls(**parameters)
-        model.check_parameters()
-        model.n_features_in_ = int(header["features"]["count"])
-        if header["features"]["names"] is not None:
-            model.feature_names_in_ = np.asarray(header["features"]["names"], dtype=object)
+        document = declared(header, _Document)
+        model = cls.from_parameters(header["parameters"])
+        model.n_features_in_ = document.features.count
+        if document.features.names is not None:
+            model.feature_names_in_ = np.asarray(document.features.names, dtype=object)
         state = header["preprocessing"]
         model.preprocessor_ = None if state is None else Preprocessor.from_state(state)
         model.training_summary_ = header["training"]
-        if "card" in header:
+        if document.card is not None:
             model.card_ = header["card"]
         model.set_state(header, arrays)
+        columns = model.n_features_in_
+        if model.preprocessor_ is not None:
+            named = getattr(model, "feature_names_in_", None)
+            if columns != len(state["columns"]) or (named is not None and state["named"] is False):
+                raise ValueError("its preprocessing is that of other features")
+            if named is not None and [column["name"] for column in state["columns"]] != named.tolist():
+                raise ValueError("its preprocessing is that of other features")
+            columns = len(model.preprocessor_.feature_of_each_column())
+        if model.n_columns not in (None, columns):
+            raise ValueError(f"it computes with {model.n_columns} columns, but its features have {columns}")
         followed = header.get("follow_up")  # files of version 0.1 have none
-        columns = model.n_features_in_ if state is None else len(model.preprocessor_.feature_of_each_column())
         model.follow_up_ = None if followed is None else FollowUp.from_state(followed, columns)
         bounds = header.get("time_bounds")  # files before 0.2 have none
-        model.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds)
+        model.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds, model.n_groups)
         population = header.get("population")  # files before 0.2 have none
         model.population_ = None if population is None else Population.from_state(population)
         model.fitted_parameters_ = model._parameter_texts()
+        return model
+
+    @classmethod
+    def from_parameters(cls, saved: Header) -> Self:
+        """Return an unfitted model with the parameters of a file, each of the type that it is annotated with.
+
+        Parameters
+        ----------
+        saved : dict
+            The parameters as the file has them.
+        """
+        parameters = cls.known_parameters(saved)
+        if isinstance(parameters["preprocess"], dict):
+            asked = declared(parameters["preprocess"], _Preprocess)
+            parameters["preprocess"] = Preprocessor(ordinal=tuple(asked.ordinal), least_patients=asked.least_patients)
+        types = _annotations(cls)
+        for name, value in parameters.items():
+            try:
+                declared(value, types.get(name, Any))
+            except ValueError as error:
+                raise ValueError(f"its parameter {name}: {error}") from None
+            except TypeError:
+                continue  # an annotation of an extension's that no plain data can be compared with
+        model = cls(**parameters)
+        model.check_parameters()
         return model
 
     def _parameter_texts(self) -> dict[str, str]:
         """Return the parameters that decide what was fitted, as text."""
         free = ("device", "verbose", "n_jobs", "random_state")
         return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
+
+
+def _annotations(model: type[Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(model)
+    except NameError:
+        return {}  # an extension's that names what only type checkers import
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -20,7 +21,8 @@ from dcsurv.models.network import NetworkEstimator, Parts
 from dcsurv.models.ranges import NoneOr, Range, WholeNumber
 from dcsurv.networks import EncoderDecoder, StackedNetworks
 from dcsurv.nonparametric import kaplan_meier
-from dcsurv.persistence import Arrays, Header
+from dcsurv.persistence import Arrays, Header, read_array
+from dcsurv.plain import declared
 from dcsurv.target import FloatArray, IntArray, Outcome
 from dcsurv.training import BatchLoss
 
@@ -28,6 +30,16 @@ from dcsurv.training import BatchLoss
 _START_HAZARDS = 1e-3, 0.5
 _LEAST_SURVIVAL = 1e-6
 _LEAST_NODES, _MOST_NODES, _EVENTS_PER_NODE = 10, 40, 10
+
+
+class _Grid(msgspec.Struct):
+    spacing: Spacing
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of a model on a grid, besides its network."""
+
+    grid: _Grid
 
 
 def nodes_for(n_events: int) -> int:
@@ -228,5 +240,5 @@ class GridEstimator(NetworkEstimator):
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         """Set network and grid from a file."""
-        self.grid_ = TimeGrid(arrays["grid.nodes"], header["grid"]["spacing"])
+        self.grid_ = TimeGrid(read_array(arrays, "grid.nodes", (None,)), declared(header, _State).grid.spacing)
         super().set_state(header, arrays)

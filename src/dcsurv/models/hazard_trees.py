@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
+import msgspec
 import numpy as np
 
 from dcsurv.models.base import Features
@@ -15,6 +16,7 @@ from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.network import as_random_state
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
+from dcsurv.plain import Count, declared
 from dcsurv.target import FloatArray, Outcome
 from dcsurv.trees import LARGEST_LOG, BlockHazard, BlockRows, Growth, TimeBlocks, Trees
 
@@ -32,6 +34,12 @@ _ENOUGH_PATIENTS = 2000
 _MOST_PATIENTS = 40_000
 
 _SHARE = Number(above=0, most=1)
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of trees."""
+
+    columns: Count
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -159,9 +167,13 @@ class HazardTreesEstimator(SurvivalEstimator):
             f"trees.{name}": array for name, array in self.trees_.to_arrays().items()
         }
 
+    @property
+    def n_columns(self) -> int:
+        return self.trees_.n_columns
+
     def set_state(self, header: Header, arrays: Arrays) -> None:
         self.baseline_ = BlockHazard.from_arrays(_part(arrays, "baseline."))
-        self.trees_ = Trees.from_arrays(_part(arrays, "trees."), int(header["columns"]))
+        self.trees_ = Trees.from_arrays(_part(arrays, "trees."), declared(header, _State).columns)
 
 
 def _relative(log_relative: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from dcsurv.models.base import Features
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
+from dcsurv.plain import Count, declared
 from dcsurv.search_space import Choice, Float, Space
 from dcsurv.target import FloatArray, IntArray, Outcome
 from dcsurv.training import VALIDATION_BATCH, BatchLoss, isolated_torch, train, validation_split
@@ -31,6 +33,16 @@ TRAINING_SPACE: Space = {
 }
 # A look at the output, not a result.
 QUICK = {"max_epochs": 3}
+
+
+class _Architecture(msgspec.Struct):
+    inputs: Count
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of a network."""
+
+    architecture: _Architecture
 
 
 def as_random_state(random_state: Any) -> np.random.RandomState:
@@ -250,6 +262,10 @@ class NetworkEstimator(SurvivalEstimator):
         out: Tensor = self.network_(torch.as_tensor(X, device=self.device))
         return out
 
+    @property
+    def n_columns(self) -> int:
+        return self.n_inputs_
+
     def get_state(self) -> tuple[Header, Arrays]:
         """Return weights and sizes of the network."""
         weights = {f"network.{name}": value.cpu().numpy() for name, value in self.network_.state_dict().items()}
@@ -264,15 +280,16 @@ class NetworkEstimator(SurvivalEstimator):
         """Build the network from the weights of a file."""
         prefix = "network."
         weights = {k[len(prefix) :]: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(prefix)}
-        for name, value in weights.items():
-            if value.is_floating_point() and (value.dtype != torch.float32 or not value.isfinite().all()):
-                raise ValueError(f"the weights {name} are not finite numbers of single precision.")
-        self.n_inputs_ = int(header["architecture"]["inputs"])
+        self.n_inputs_ = declared(header, _State).architecture.inputs
         layers = sum(value for name, value in self.get_params().items() if name.endswith("layers"))
         if layers > len(weights):
             raise ValueError(f"{layers} layers are announced, but there are only {len(weights)} arrays of weights.")
         # Built without memory: the file's weights are the first to be allocated, and their shapes are checked.
         with torch.device("meta"):
             network = self.build_network()
+        expected = {name: value.dtype for name, value in network.state_dict().items()}
         network.load_state_dict(weights, strict=True, assign=True)
+        for name, value in weights.items():
+            if value.dtype != expected[name] or not value.isfinite().all():
+                raise ValueError(f"the weights {name} are not finite numbers of the type {expected[name]}.")
         self.network_ = network.to(self.device).eval()

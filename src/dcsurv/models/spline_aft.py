@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import msgspec
 import numpy as np
 
 from dcsurv.curves import Interpolation
@@ -13,10 +14,12 @@ from dcsurv.kinds import ModelKind, register
 from dcsurv.models.additive import AdditiveEstimator, counted, first_look
 from dcsurv.models.aft_likelihood import DISTRIBUTIONS, PULL, AFTLikelihood, Distribution
 from dcsurv.models.base import Features
+from dcsurv.models.baseline import read_times
 from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
 from dcsurv.models.penalised import PenalisedFit, Penalties, fit_penalised
 from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.persistence import Arrays, Header
+from dcsurv.plain import Finite, Positive, declared
 from dcsurv.search_space import Choice, Float
 from dcsurv.target import FloatArray, IntArray, Outcome
 
@@ -33,6 +36,19 @@ _MAX_NODES = 256
 # Patients, by quantiles of their locations, whose curves decide where nodes are, and the share of nodes that are spread
 # evenly, wherever curves fall.
 _NODES_FOR, _EVENLY = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0), 0.1
+
+
+class _Error(msgspec.Struct):
+    distribution_: DistributionName
+    sigma_: Positive
+    intercept_: Finite
+    unit_: Positive
+
+
+class _State(msgspec.Struct):
+    """What the header of a file has to say of a SplineAFT, besides its effects."""
+
+    error: _Error
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -197,19 +213,13 @@ class SplineAFT(AdditiveEstimator):
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         self.effects_from_arrays(header, arrays)
-        error, times = header["error"], arrays["times_"]
-        self.distribution_ = error["distribution_"]
-        if self.distribution_ not in DISTRIBUTIONS:
-            raise ValueError(f"its distribution {self.distribution_!r} is not known")
-        self.sigma_, self.intercept_, self.unit_ = (float(error[name]) for name in ("sigma_", "intercept_", "unit_"))
-        if not (0 < self.sigma_ < np.inf and 0 < self.unit_ < np.inf and np.isfinite(self.intercept_)):
-            raise ValueError("its distribution has parameters that cannot be")
+        error = declared(header, _State).error
+        self.distribution_, self.sigma_ = error.distribution_, error.sigma_
+        self.intercept_, self.unit_ = error.intercept_, error.unit_
         self.clock_ = from_arrays({name.removeprefix("clock."): arrays[name] for name in arrays if "clock." in name}, 1)
-        if times.ndim != 1 or not len(times) or not np.isfinite(times).all():
-            raise ValueError("its nodes are not finite times")
-        if times[0] <= 0 or (np.diff(times) <= 0).any():
+        self.times_ = read_times(arrays, "times_")
+        if self.times_[0] <= 0:
             raise ValueError("its nodes do not ascend from above 0")
-        self.times_ = times
 
 
 def likeliest(

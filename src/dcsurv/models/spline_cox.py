@@ -10,7 +10,7 @@ import numpy as np
 from dcsurv.kinds import ModelKind, register
 from dcsurv.models.additive import AdditiveEstimator, counted, first_look
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import proportional_survival, relative_risk, thinned
+from dcsurv.models.baseline import proportional_survival, read_baseline, relative_risk, thinned
 from dcsurv.models.partial_likelihood import PartialLikelihood
 from dcsurv.models.penalised import fit_penalised
 from dcsurv.nonparametric import StepFunction, breslow
@@ -106,14 +106,7 @@ class SplineCox(AdditiveEstimator):
 
     def set_state(self, header: Header, arrays: Arrays) -> None:
         self.effects_from_arrays(header, arrays)
-        times, hazard = arrays["times_"], arrays["cumulative_hazard_"]
-        if times.ndim != 1 or times.shape != hazard.shape or not len(times):
-            raise ValueError("its baseline hazard is incomplete")
-        if not (np.isfinite(times).all() and np.isfinite(hazard).all()):
-            raise ValueError("its baseline hazard holds values that are not finite")
-        if (np.diff(times) <= 0).any() or (np.diff(hazard, prepend=0.0) < 0).any():
-            raise ValueError("its baseline hazard does not ascend")
-        self.times_, self.cumulative_hazard_ = times, hazard
+        self.times_, self.cumulative_hazard_ = read_baseline(arrays, "times_", "cumulative_hazard_")
 
 
 register(

@@ -5,16 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+import msgspec
 import numpy as np
 
 from dcsurv.curves import SurvivalCurves
 from dcsurv.nonparametric import censoring_curve, kaplan_meier
+from dcsurv.plain import Count, NotNegative, Share, declared
 from dcsurv.target import FloatArray, IntArray, Outcome, make_outcome
 
 # Shares of patients whose time may lie outside, for which a summary is kept. Others are rounded down to these.
 _SHARES = np.arange(1, 200) / 200
 # A patient seen to have the event stands for five at most: bounds end where fewer than a fifth could be followed.
 _LOWEST_FOLLOWED = 0.2
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of bounds."""
+
+    early: list[Share]
+    late: list[Share]
+    until: list[NotNegative]
+    patients: Count
 
 
 class TimeInterval(NamedTuple):
@@ -137,11 +148,12 @@ class TimeBounds:
         return {**arrays, "patients": self.patients}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Rebuild from a file."""
+    def from_state(cls, state: dict[str, Any], n_groups: int) -> Self:
+        """Rebuild from the file of a model that knows so many groups of alike follow-up."""
+        declared(state, _State)
         early, late, until = (np.asarray(state[name], dtype=np.float64) for name in ("early", "late", "until"))
         levels = np.stack([early, late]) if early.shape == late.shape == _SHARES.shape else np.full((2, 1), np.nan)
-        if not ((levels >= 0) & (levels <= 1)).all() or until.ndim != 1 or not (until >= 0).all():
+        if not ((levels >= 0) & (levels <= 1)).all() or len(until) != n_groups:
             raise ValueError("bounds of times need levels of survival between 0 and 1, and times at which they end.")
         return cls(early, late, until, int(state["patients"]))
 

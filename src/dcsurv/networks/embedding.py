@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+# The outer edges of a trained network's bins are multiples of this, in standard deviations of prepared columns.
+_COARSE = 0.25
 
 
 class PiecewiseLinear(nn.Module):
@@ -54,6 +59,30 @@ class PiecewiseLinear(nn.Module):
             self.scale[k, :n] = torch.from_numpy(1.0 / np.diff(edges))
             self.first[k, 0] = True
             self.last[k, n - 1] = True
+
+    @torch.no_grad()
+    def coarsen(self, following: nn.Linear) -> None:
+        """Move the outer edges of the bins outwards to coarse numbers, and let the next layer make up for it.
+
+        The smallest and the largest value are those of one patient, whom a file must not tell. With its first weights
+        and its bias changed, the network computes the same as before, up to rounding.
+        """
+        for k in range(self.n_features):
+            if not self.last[k].any():
+                continue
+            end = int(self.last[k].to(torch.uint8).argmax())
+            place = self.n_features + k * self.n_bins
+            inner = float(self.lower[k, 1])
+            wider = inner - math.floor(float(self.lower[k, 0]) / _COARSE) * _COARSE
+            ratio = wider * float(self.scale[k, 0])
+            weight = following.weight[:, place].clone()
+            following.weight[:, place] = weight * ratio
+            following.bias.copy_(following.bias + weight * (1 - ratio))
+            self.lower[k, 0], self.scale[k, 0] = inner - wider, 1 / wider
+            inner = float(self.lower[k, end])
+            wider = math.ceil((inner + 1 / float(self.scale[k, end])) / _COARSE) * _COARSE - inner
+            following.weight[:, place + end] *= wider * float(self.scale[k, end])
+            self.scale[k, end] = 1 / wider
 
     def forward(self, x: Tensor) -> Tensor:
         share = (x.unsqueeze(2) - self.lower) * self.scale

@@ -1,7 +1,7 @@
 """From a table of patients to numbers: scale, impute, encode; with a state of plain numbers and strings."""
 
 from dcsurv.preprocessing.population import FeatureSummary, Population
-from dcsurv.preprocessing.preprocessor import Preprocessor
+from dcsurv.preprocessing.preprocessor import Preprocessor, UnknownLevelsWarning
 from dcsurv.preprocessing.ranges import Outside, OutsideCounts, OutsideTrainingWarning, Ranges
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "Population",
     "Preprocessor",
     "Ranges",
+    "UnknownLevelsWarning",
 ]

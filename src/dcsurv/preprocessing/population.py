@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dcsurv._frames import as_pandas
-from dcsurv.plain import level_text
+from dcsurv.plain import Finite, Share, declared, level_text
 from dcsurv.preprocessing.ranges import Ranges, edges_of
 from dcsurv.preprocessing.rules import is_number
 from dcsurv.target import FloatArray
@@ -27,6 +28,31 @@ _DIGITS = 4
 _MOST_ROWS = 20_000
 # Above this the correlations would be the largest part of a model file.
 _MOST_CORRELATED = 200
+
+
+class _Feature(msgspec.Struct):
+    name: str
+    values: list[Finite | str]
+    at: list[Share]
+    levels: bool
+    whole: bool = False
+    missing: Share = 0.0
+    edges: tuple[Finite, Finite] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.at) or not self.values or sorted(self.at) != self.at:
+            raise ValueError("the summary of a feature needs values, and one ascending share for each")
+        if len({type(value) for value in self.values}) > 1 or not (self.levels or isinstance(self.values[0], float)):
+            raise ValueError("the values of a feature are all numbers, or all levels")
+        if self.edges is not None and self.edges[0] > self.edges[1]:
+            raise ValueError("the range of a feature ends before it begins")
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of a population."""
+
+    features: list[_Feature]
+    correlation: list[Annotated[float, msgspec.Meta(ge=-1, le=1)]] | None
 
 
 @dataclass(frozen=True)
@@ -230,6 +256,7 @@ class Population:
         state : mapping
             What :meth:`get_state` returned.
         """
+        declared(state, _State)
         features = tuple(
             FeatureSummary(
                 **{
@@ -241,8 +268,6 @@ class Population:
             )
             for one in state["features"]
         )
-        if any(len(one.values) != len(one.at) or not one.values for one in features):
-            raise ValueError("the summary of a feature has no values, or not one share for each.")
         correlation = None
         if state["correlation"] is not None:
             correlation = np.eye(len(features))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dcsurv._frames import as_pandas
 from dcsurv._learn import BaseEstimator, TransformerMixin, check_array, check_is_fitted
-from dcsurv.messages import did_you_mean, listed
+from dcsurv.messages import did_you_mean, listed, plural
+from dcsurv.plain import Count, Finite, NotNegative, declared
 from dcsurv.preprocessing.rules import (
     EncodedCategory,
     Float32Array,
@@ -29,6 +32,71 @@ from dcsurv.preprocessing.rules import (
 _STATE_VERSION = 1
 
 
+class _Number(msgspec.Struct, tag_field="kind", tag="number"):
+    name: str
+    mean: Finite
+    scale: NotNegative
+    median: Finite
+    levels: list[str] | None
+
+
+class _Category(msgspec.Struct, tag_field="kind", tag="category"):
+    name: str
+    levels: Annotated[list[str], msgspec.Meta(min_length=1)]
+    most_frequent: Count
+
+    def __post_init__(self) -> None:
+        if self.most_frequent >= len(self.levels) or len(set(self.levels)) < len(self.levels):
+            raise ValueError("the levels of a category differ, and the most frequent is one of them")
+
+
+class _State(msgspec.Struct):
+    """What a file has to say of a preprocessor."""
+
+    version: Literal[1]
+    ordinal: list[str]
+    named: bool
+    columns: Annotated[list[_Number | _Category], msgspec.Meta(min_length=1)]
+    least_patients: Count = 1  # files before it kept all
+
+    def __post_init__(self) -> None:
+        if len({column.name for column in self.columns}) < len(self.columns):
+            raise ValueError("two columns have the same name")
+
+
+class UnknownLevelsWarning(UserWarning):
+    """A table has levels that the preprocessing does not know, and takes for missing.
+
+    Parameters
+    ----------
+    unknown : mapping of str to sequence of str
+        The levels, by column.
+
+    Attributes
+    ----------
+    without_values : str
+        The same in words that quote no cell, for pages that are passed on.
+
+    Examples
+    --------
+    >>> from dcsurv.preprocessing import UnknownLevelsWarning
+    >>> UnknownLevelsWarning({"stage": ["IV"]}).without_values
+    "1 level of 'stage' that the model does not know is treated as missing."
+    """
+
+    def __init__(self, unknown: Mapping[str, Sequence[str]]) -> None:
+        shown = "; ".join(f"{name!r}: {', '.join(values[:5])}" for name, values in unknown.items())
+        super().__init__(
+            f"levels that were not there in fit, or that too few patients had, are treated as missing ({shown}). If "
+            "they are spellings of known levels, correct them; if they are new, fit again."
+        )
+        counts = [f"{plural(len(values), 'level')} of {name!r}" for name, values in unknown.items()]
+        one = len(counts) == 1 and len(next(iter(unknown.values()))) == 1
+        self.without_values = (
+            f"{', '.join(counts)} that the model does not know {'is' if one else 'are'} treated as missing."
+        )
+
+
 class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn a table with missing values and categories into a float32 matrix.
 
@@ -40,8 +108,9 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     A level that was not there in ``fit`` is treated as missing, with a warning that names it: the most frequent
     level is a likelier patient than the reference level, which is what a row of zeros would mean. Levels are
     compared as text, where 1, 1.0 and "1" are the same, so that a table read again from a file still fits. A
-    number that was constant in ``fit`` becomes 0. Columns without a single value in ``fit`` and infinite values
-    are refused.
+    number that was constant in ``fit`` becomes 0. A level that fewer than ``least_patients`` have is not learnt and
+    counts as missing, too: too few to learn from, and a model file must not name what one patient has. Columns
+    without a single value in ``fit`` and infinite values are refused.
 
     Columns of a DataFrame, of pandas or polars, are found by name, in any order; those that were not there in ``fit``
     are ignored with a warning.
@@ -51,6 +120,8 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ordinal : sequence of str, default ()
         Names of categories that enter as numbers: the position of the level, standardised. The order is that of
         the pandas categories; text is sorted.
+    least_patients : int, default 5
+        How many patients a level needs to be kept; 1 keeps all. The most frequent one is always kept.
 
     Attributes
     ----------
@@ -58,13 +129,15 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Number of columns seen in ``fit``.
     feature_names_in_ : array of str
         Their names; only if ``fit`` saw a DataFrame whose column names are all strings.
+    rare_levels_ : dict of str to list of str
+        By column, the levels that too few patients had. A model file does not hold them.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from dcsurv.preprocessing import Preprocessor
     >>> X = pd.DataFrame({"age": [50.0, 70.0, None], "stage": ["I", "III", "II"]})
-    >>> preprocessor = Preprocessor().fit(X)
+    >>> preprocessor = Preprocessor(least_patients=1).fit(X)
     >>> preprocessor.get_feature_names_out().tolist()
     ['age', 'stage_II', 'stage_III']
     >>> preprocessor.transform(X)
@@ -73,8 +146,9 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [ 0.,  1.,  0.]], dtype=float32)
     """
 
-    def __init__(self, *, ordinal: Sequence[str] = ()) -> None:
+    def __init__(self, *, ordinal: Sequence[str] = (), least_patients: int = 5) -> None:
         self.ordinal = ordinal
+        self.least_patients = least_patients
 
     def fit(self, X: Any, y: Any = None) -> Preprocessor:
         """Learn means, medians and levels from the training rows.
@@ -94,7 +168,10 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         frame, named = _as_frame(X)
         names = [str(name) for name in frame.columns]
         _refuse_unknown_ordinal(self.ordinal, names)
+        if isinstance(self.least_patients, bool) or not isinstance(self.least_patients, numbers.Integral):
+            raise ValueError(f"least_patients is {self.least_patients!r}, but a whole number is expected, such as 5.")
         rules: list[Rule] = []
+        rare: dict[str, list[str]] = {}
         for name in names:
             column = frame[name]
             if column.dtype == np.dtype(object):
@@ -102,8 +179,12 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if is_number(column):
                 rules.append(fit_number(name, numbers_of(column)))
             else:
-                rules.append(fit_category(name, column, ordinal=name in self.ordinal))
-        self._set_fitted(rules, named)
+                least = int(self.least_patients)
+                rule, too_few = fit_category(name, column, ordinal=name in self.ordinal, least_patients=least)
+                rules.append(rule)
+                if too_few:
+                    rare[name] = too_few
+        self._set_fitted(rules, named, rare)
         return self
 
     def transform(self, X: Any) -> Float32Array:
@@ -131,18 +212,13 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 values = numbers_of(column)
             else:
                 values, unknown = positions_of(column, rule.levels)
-                if unknown:
-                    unseen[rule.name] = unknown
+                new = [value for value in unknown if value not in self.rare_levels_.get(rule.name, ())]
+                if new:
+                    unseen[rule.name] = new
             rule.write(values, out[:, start : start + width])
             start += width
         if unseen:
-            shown = "; ".join(f"{name!r}: {', '.join(values[:5])}" for name, values in unseen.items())
-            warnings.warn(
-                f"levels that were not there in fit are treated as missing ({shown}). If they are spellings of "
-                "known levels, correct them; if they are new, fit again.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warnings.warn(UnknownLevelsWarning(unseen), stacklevel=2)
         return out
 
     def feature_of_each_column(self) -> list[str]:
@@ -200,6 +276,7 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {
             "version": _STATE_VERSION,
             "ordinal": list(self.ordinal),
+            "least_patients": int(self.least_patients),
             "named": hasattr(self, "feature_names_in_"),
             "columns": columns,
         }
@@ -223,17 +300,19 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"the preprocessor's state has version {state.get('version')!r}, but {_STATE_VERSION} is expected. "
                 "It was written by another release of dcsurv, or is something else."
             )
+        known = declared(state, _State)
         rules: list[Rule] = []
         for column in state["columns"]:
             fields = {key: value for key, value in column.items() if key != "kind"}
             fields["levels"] = None if fields["levels"] is None else tuple(fields["levels"])
             rules.append(ScaledNumber(**fields) if column["kind"] == "number" else EncodedCategory(**fields))
-        preprocessor = cls(ordinal=tuple(state["ordinal"]))
-        preprocessor._set_fitted(rules, named=state["named"])
+        preprocessor = cls(ordinal=tuple(state["ordinal"]), least_patients=known.least_patients)
+        preprocessor._set_fitted(rules, named=state["named"], rare={})
         return preprocessor
 
-    def _set_fitted(self, rules: list[Rule], named: bool) -> None:
+    def _set_fitted(self, rules: list[Rule], named: bool, rare: dict[str, list[str]]) -> None:
         self._rules = rules
+        self.rare_levels_ = rare
         self.n_features_in_ = len(rules)
         if named:
             self.feature_names_in_ = np.array([rule.name for rule in rules], dtype=object)

@@ -123,7 +123,8 @@ def too_large(values: FloatArray) -> npt.NDArray[np.bool_]:
     return np.abs(values) > _LARGEST
 
 
-def fit_category(name: str, column: pd.Series, *, ordinal: bool) -> Rule:
+def fit_category(name: str, column: pd.Series, *, ordinal: bool, least_patients: int) -> tuple[Rule, list[str]]:
+    """Learn the levels of a category that enough patients have; return the others, which count as missing, as well."""
     codes, uniques = _factorize(column)
     observed = np.unique(codes[codes >= 0])
     if len(observed) == 0:
@@ -132,17 +133,23 @@ def fit_category(name: str, column: pd.Series, *, ordinal: bool) -> Rule:
     if not isinstance(column.dtype, pd.CategoricalDtype):
         texts = _sorted_levels(texts)
     levels = tuple(dict.fromkeys(texts))
-    positions, _ = positions_of(column, levels)
-    if ordinal:
-        return fit_number(name, positions, levels)
     n_known = int((codes >= 0).sum())
-    if len(levels) > _MAX_LEVELS or len(levels) > max(_FEW_LEVELS, _OWN_LEVEL_SHARE * n_known):
+    if not ordinal and (len(levels) > _MAX_LEVELS or len(levels) > max(_FEW_LEVELS, _OWN_LEVEL_SHARE * n_known)):
         raise ValueError(
             f"column {name!r} has {len(levels)} different values in {n_known} rows, which looks like an identifier or "
             "free text. Drop it, group it, or make it a number."
         )
+    positions, _ = positions_of(column, levels)
     counts = np.bincount(positions[~np.isnan(positions)].astype(np.int64), minlength=len(levels))
-    return EncodedCategory(name, levels, int(counts.argmax()))
+    kept = counts >= least_patients
+    kept[counts.argmax()] = True
+    rare = [level for level, stays in zip(levels, kept, strict=True) if not stays]
+    if rare:
+        levels = tuple(level for level in levels if level not in set(rare))
+        positions, _ = positions_of(column, levels)
+    if ordinal:
+        return fit_number(name, positions, levels), rare
+    return EncodedCategory(name, levels, int(counts[kept].argmax())), rare
 
 
 def positions_of(column: pd.Series, levels: Sequence[str]) -> tuple[FloatArray, list[str]]:

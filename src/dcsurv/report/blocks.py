@@ -156,7 +156,7 @@ class Section:
                 self.warn(f"{what} could not be computed: {error}")
         for warning in heard:
             if issubclass(warning.category, UserWarning):
-                said = Paragraph(str(warning.message), "note")
+                said = Paragraph(getattr(warning.message, "without_values", str(warning.message)), "note")
                 if said not in self.blocks:
                     self.blocks.append(said)
 

@@ -274,7 +274,7 @@ def test_clone_and_pickle():
         (pd.DataFrame({"wait": pd.to_timedelta([3], unit="D")}), "'wait' holds timedelta64"),
         (pd.DataFrame({"a": [1j, 2j]}), "Complex data not supported: column 'a'"),
         (pd.DataFrame({"id": [f"p{i}" for i in range(300)]}), "'id' has 300 different values in 300 rows.*identifier"),
-        (pd.DataFrame({"a": [1e200, -1e200]}), "column 'a' holds values too large"),
+        (pd.DataFrame({"a": [1e200, -1e200]}), "column 'a' holds .* in row .*, which is too large"),
         (pd.DataFrame({"a": [[1], [2]]}), "column 'a' holds values that are neither numbers nor text"),
         (pd.DataFrame({"a": []}), "0 sample"),
         (pd.DataFrame(index=[0, 1]), "0 feature"),
@@ -301,7 +301,7 @@ def test_tables_of_polars_are_those_of_pandas():
 
 def test_columns_are_found_by_name():
     preprocessor = Preprocessor().fit(pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}))
-    with pytest.raises(ValueError, match=r"lacks the columns \['sex'\] .*it has others: \['gender'\]"):
+    with pytest.raises(ValueError, match=r"lacks the columns 'sex' .*it has others: \['gender'\]"):
         preprocessor.transform(pd.DataFrame({"age": [1.0], "gender": ["f"]}))
     more = pd.DataFrame({"id": [1], "sex": ["m"], "age": [1.0]})
     with pytest.warns(UserWarning, match=r"not there in fit are ignored: \['id'\]"):

@@ -303,7 +303,7 @@ def test_tables_of_polars_are_those_of_pandas():
 
 def test_columns_are_found_by_name():
     preprocessor = Preprocessor(least_patients=1).fit(pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}))
-    with pytest.raises(ValueError, match=r"lacks the columns \['sex'\] .*it has others: \['gender'\]"):
+    with pytest.raises(ValueError, match=r"lacks the columns 'sex' .*it has others: \['gender'\]"):
         preprocessor.transform(pd.DataFrame({"age": [1.0], "gender": ["f"]}))
     more = pd.DataFrame({"id": [1], "sex": ["m"], "age": [1.0]})
     with pytest.warns(UserWarning, match=r"not there in fit are ignored: \['id'\]"):

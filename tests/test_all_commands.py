@@ -125,9 +125,12 @@ import sys
 import dcsurv.cli
 a = sys.modules["dcsurv.cli.app"]
 def deaf():
-    print("ready", flush=True)
+    said = False
     while True:
         try:
+            if not said:
+                said = True
+                print("ready", flush=True)
             time.sleep(600)
         except KeyboardInterrupt:
             pass
@@ -178,7 +181,10 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(
     suffix = SUFFIX.get(name, "")
     (work / f"link{suffix}").symlink_to(f"link{suffix}")
     too_long = "m" * 260 + suffix
-    for bad in (f"nowhere/below/out{suffix}", f"link{suffix}", f"link{suffix}/out{suffix}", too_long, "p.csv/out"):
+    bad_ones = [f"link{suffix}", f"link{suffix}/out{suffix}", too_long, "p.csv/out"]
+    if name not in ("reproduce", "demo"):  # which make the folders that are not there
+        bad_ones.append(f"nowhere/below/out{suffix}")
+    for bad in bad_ones:
         done = CliRunner().invoke(app, [*OUTPUTS[name], bad])
         assert done.exit_code in (1, 2), (bad, done.output)
         assert "the work has begun" not in done.output, bad

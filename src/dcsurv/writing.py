@@ -389,7 +389,8 @@ def _require_folder(folder: Path) -> None:
 
 def _nearest(folder: Path) -> Path:
     """Return a folder, or where it is not there yet the nearest one above it that is."""
-    return next(one for one in (folder, *folder.parents) if one.exists())
+    # A link that is left in a real path leads to itself: it is there, but no folder.
+    return next(one for one in (folder, *folder.parents) if os.path.lexists(one))
 
 
 def _remove_leftovers_once(folder: Path) -> None:

@@ -12,6 +12,7 @@ from dcsurv.cli import options as o
 from dcsurv.cli.app import command
 from dcsurv.cli.groups import described
 from dcsurv.cli.shell import FAILED, INTERRUPTED, WRONG_USE, Shell, fail, problem
+from dcsurv.writing import check_folder_writable
 
 _WHAT = "What is run"
 
@@ -71,6 +72,7 @@ def reproduce(
 
     if output.exists() and not output.is_dir():
         fail("Nothing was run", f"-o names the file {output}. Name a folder.", WRONG_USE)
+    check_folder_writable(output)
     if workers is None:
         workers = 1 if cluster else o.cores()
     try:

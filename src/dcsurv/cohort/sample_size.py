@@ -87,7 +87,7 @@ def _encoded(features: pd.DataFrame, rows: IntArray) -> tuple[int, FloatArray]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        preprocessor = Preprocessor().fit(features)
+        preprocessor = Preprocessor(least_patients=1).fit(features)  # nothing of it is kept
         X = preprocessor.transform(features.iloc[rows]).astype(np.float64)
     return X.shape[1], X
 

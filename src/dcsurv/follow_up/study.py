@@ -214,7 +214,7 @@ def _as_columns(X: Any, names: Sequence[str] | None) -> tuple[npt.NDArray[Any], 
 def _numbers(frame: pd.DataFrame) -> tuple[npt.NDArray[Any], list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        preprocessor = Preprocessor().fit(frame)
+        preprocessor = Preprocessor(least_patients=1).fit(frame)  # nothing of it is kept
         return preprocessor.transform(frame), preprocessor.feature_of_each_column()
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv.kinds import kind_in_file, kinds
-from dcsurv.plain import declared, plain
+from dcsurv.plain import Finite, NotNegative, declared, plain
 from dcsurv.writing import write_atomically
 
 FORMAT = 1
@@ -45,6 +45,18 @@ class _Opening(msgspec.Struct):
 
     format: int
     kind: str
+
+
+class MeasuredRow(msgspec.Struct):
+    """What a file has to say of a measured value."""
+
+    metric: str
+    horizon: NotNegative | None
+    value: Finite | None
+    lower: Finite | None = None
+    upper: Finite | None = None
+    sd: Finite | None = None
+    p_value: Finite | None = None
 
 
 def save(path: str | os.PathLike[str], kind: str, header: Header, arrays: Arrays) -> None:

@@ -17,13 +17,12 @@ from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, register
 from dcsurv.metrics.censoring import resolve_follow_up
-from dcsurv.metrics.evaluation import MeasuredRow
 from dcsurv.models import CurveParts, SurvivalModel
 from dcsurv.models.bands import Backing, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.estimator import versions
 from dcsurv.models.time_bounds import TimeBounds
-from dcsurv.persistence import Arrays, Header, from_saved
+from dcsurv.persistence import Arrays, Header, MeasuredRow, from_saved
 from dcsurv.plain import Count, declared
 from dcsurv.preprocessing import Population
 from dcsurv.target import FloatArray, check_outcome

@@ -20,8 +20,7 @@ from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import read_table
 from dcsurv.durations import Horizon, find_unit
 from dcsurv.messages import Message
-from dcsurv.metrics.evaluation import MeasuredRow
-from dcsurv.persistence import ModelFileError
+from dcsurv.persistence import MeasuredRow, ModelFileError
 from dcsurv.plain import Count, declared
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -21,24 +20,11 @@ from dcsurv.metrics.inputs import counted
 from dcsurv.metrics.null import N_NULL, check_n_null, drawn_outcomes, number_of_draws
 from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, percentile_interval, resample_counts
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
-from dcsurv.plain import Finite, NotNegative
 from dcsurv.target import FloatArray
 
 # Metric and horizon, which is the one object np.nan where there is none; the value under each weighting.
 Key: TypeAlias = tuple[str, float]
 Values: TypeAlias = dict[Key, FloatArray]
-
-
-class MeasuredRow(msgspec.Struct):
-    """What a file has to say of a measured value."""
-
-    metric: str
-    horizon: NotNegative | None
-    value: Finite | None
-    lower: Finite | None = None
-    upper: Finite | None = None
-    sd: Finite | None = None
-    p_value: Finite | None = None
 
 
 def evaluate(

@@ -38,11 +38,15 @@ def saved(table: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path
     words += ["--evaluate", "none", "-o", folder / "model.safetensors"]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
+    (folder / "said").write_text(" ".join((done.stdout + done.stderr).split()))
     return folder / "model.safetensors"
 
 
 def test_no_level_of_one_patient_is_in_the_file(saved: Path) -> None:
     assert b"Fabry" not in saved.read_bytes()
+    assert 'count as missing, and the file does not name them: "site (Fabry\'s disease)"' in (
+        saved.with_name("said").read_text()
+    )
     header, _ = read(saved)
     assert header["preprocessing"]["columns"][1]["levels"] == ["colon", "lung"]
 

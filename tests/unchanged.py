@@ -5,8 +5,8 @@ was written before models and metrics were taken apart into records: it shows th
 it computes. Digests and values of the metrics were taken anew when calibration was first read against a perfect model,
 the censoring curve came from the patients evaluated, CDAUC got a fixed range, O/E strata of risk and C-td lost pairs of
 copies, when the patients became fewer, and when bins got coarse edges (which moved the ensemble's survival by less than
-1e-8) and rare levels were pooled. Bits depend on the machine's vector instructions, so the digests count where processor
-and versions are those of the file, and the numbers everywhere.
+1e-8) and rare levels were pooled. Bits depend on the machine's vector instructions, so the digests count where
+processor and versions are those of the file, and the numbers everywhere.
 """
 
 from __future__ import annotations

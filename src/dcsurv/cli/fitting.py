@@ -32,7 +32,7 @@ from dcsurv.cohort import (
     parse_horizons,
     require_features,
 )
-from dcsurv.messages import plural, say
+from dcsurv.messages import listed, plural, say
 from dcsurv.parallel import on_cluster, watch_tasks
 from dcsurv.writing import together
 
@@ -97,6 +97,7 @@ def fit(
             shell, estimator, cohort, chosen, by, evaluation, computing, cluster, report, output
         )
     show_families(shell, fitted)
+    _note_rare_levels(fitted)
     show_evaluation(shell, card, type(estimator).__name__)
     shell.show()
     shell.say(f"{output}: {fitted.display_name}, {card.trained_on}, {clock.monotonic() - started:.0f} s.")
@@ -115,6 +116,17 @@ def _show_warnings(shell: Shell, findings: list[Finding], estimator: Any) -> Non
     if warned:
         shell.show()
         show_findings(shell, warned)
+
+
+def _note_rare_levels(model: Any) -> None:
+    """Name the levels that are not learnt, which the file does not know any more."""
+    prepared = model.preprocessor_
+    if prepared is not None and prepared.rare_levels_:
+        named = [f"{column} ({', '.join(levels)})" for column, levels in prepared.rare_levels_.items()]
+        note(
+            f"Levels that fewer than {prepared.least_patients} patients have count as missing, and the file does not "
+            f"name them: {listed(named)}."
+        )
 
 
 def searched_on_training_part(settings: Path, cohort: Cohort, seed: int) -> bool:

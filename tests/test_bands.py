@@ -149,7 +149,7 @@ def test_copies_of_a_patient_never_part(cohort: Any, monkeypatch: pytest.MonkeyP
     """A patient drawn twice is one row of weight 2, so that no fold is predicted by those who have seen it."""
     seen = []
 
-    def fit_member(self: Any, X: Any, y: Any, weight: Any, follow_up: Any) -> Any:
+    def fit_member(self: Any, X: Any, y: Any, weight: Any, follow_up: Any, groups: Any) -> Any:
         seen.append((len(np.unique(X, axis=0)), len(X), weight.sum()))
         return self
 

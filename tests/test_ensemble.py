@@ -235,7 +235,7 @@ def test_a_damaged_description_is_refused(fitted: CalibratedEnsemble, tmp_path: 
     header, arrays = dcsurv.persistence.read(tmp_path / "model")
     for name, change in {
         "unknown kind": {"members": [{**header["members"][0], "kind": "Magic"}]},
-        "without members": {"members": []},
+        "members: expected array of length >= 1": {"members": []},
         "must be a sequence": {"map": header["map"]["maps"][0]},
         "not those of its members": {"members": header["members"][:2]},
     }.items():

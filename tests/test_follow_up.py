@@ -148,7 +148,7 @@ def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
     state = study_follow_up(X, cohort.y, names=list("abcdef")).get_state()
     for name, value in damage.items():
         (state if name in state else state["score"])[name] = value
-    with pytest.raises(ValueError, match="follow-up"):
+    with pytest.raises(ValueError, match="follow"):
         FollowUp.from_state(state, 6)
 
 

@@ -204,8 +204,8 @@ def test_filling_support_before_or_after_standardising_hardly_matters():
     X, y = datasets.load_support()
     train, test = train_test_indices(y, random_state=40)
     filled = X.fillna(X.iloc[train].median(numeric_only=True))
-    after = Preprocessor().fit(X.iloc[train]).transform(X)
-    before = Preprocessor().fit(filled.iloc[train]).transform(filled)
+    after = Preprocessor(least_patients=1).fit(X.iloc[train]).transform(X)
+    before = Preprocessor(least_patients=1).fit(filled.iloc[train]).transform(filled)
     known = X.notna().all(axis=1).to_numpy()
     assert 0 < np.abs(before[known] - after[known]).mean() < 0.01
     assert cox_ctd(before, y, train, test) == pytest.approx(CTD["support"], abs=1e-6)

@@ -110,7 +110,7 @@ def test_errors_are_pooled_and_pairs_stay_within_a_fold(compared):
             early = nodes < curves.times[0]
             values[np.ix_(test, early)] = 1 - np.outer(1 - curves.values[:, 0], nodes[early] / curves.times[0])
             within.append(evaluate(y[test], SurvivalCurves(nodes, values[test]), metrics=["C-td"])["value"][0])
-        pooled.append(evaluate(y, SurvivalCurves(nodes, values), metrics=["IBS", "DDC", "ICI", "O/E"], n_null=0))
+        pooled.append(evaluate(y, SurvivalCurves(nodes, values), metrics=["IBS", "DDC", "ICI", "O/E"]))
     table = found.performance.set_index("metric")
     assert table.loc["C-td", "cross_validated"] == pytest.approx(np.mean(within), abs=1e-6)
     by_hand = pd.concat(pooled).groupby(["metric", "horizon"], dropna=False)[["value", "floor"]].mean()
@@ -442,5 +442,5 @@ def test_the_command_refuses_in_words(tmp_path):
     X, y = drawn(100)
     X.assign(years=y["time"], died=y["event"].astype(int)).to_csv(tmp_path / "p.csv", index=False)
     given = ("validate", tmp_path / "p.csv", "--time", "years", "--event", "died", "--model", "coxph")
-    assert "--by names 'ward'" in run(*given, "--by", "ward", "-o", tmp_path / "v", code=2).stderr
+    assert "--by names the column 'ward'" in run(*given, "--by", "ward", "-o", tmp_path / "v", code=2).stderr
     assert "Name a folder" in run(*given, "-o", tmp_path / "p.csv", code=2).stderr

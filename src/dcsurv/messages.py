@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 # What is longer is no word, and no message, that anybody reads to the end.
 _LONGEST_WORD, _LONGEST_TEXT = 200, 20_000
+# Ends of lines, and what keeps words together; Python calls them unprintable, too.
+_HARMLESS = "\n\xa0\u2060"
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def printable(text: str) -> str:
     become escapes as in Python; what is too long to be read is cut. Ends of lines stay.
     """
     if not text.isprintable():
-        text = "".join(one if one.isprintable() or one in "\n\xa0" else repr(one)[1:-1] for one in text)
+        text = "".join(one if one.isprintable() or one in _HARMLESS else repr(one)[1:-1] for one in text)
     text = re.sub(rf"(\S{{{_LONGEST_WORD // 2}}})\S{{{_LONGEST_WORD},}}", r"\1…", text)
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 

@@ -57,7 +57,7 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
             _to_disk(stream)
         batch.staged[target] = staged
         return
-    _require_folder(target.parent)
+    require_folder(target.parent)
     _remove_leftovers_once(target.parent)
     handle, hidden = _open_hidden(target)
     try:
@@ -105,6 +105,12 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def require_folder(folder: Path) -> None:
+    """Raise FileNotFoundError if a folder is not there, unless it will be made at the end of :func:`together`."""
+    if _batch.get() is None and not folder.is_dir():
+        raise FileNotFoundError(f"the folder {folder} does not exist. Create it first.")
+
+
 def remove_file(path: Path) -> None:
     """Remove a file that is there; inside a block of :func:`together`, at its end."""
     batch = _batch.get()
@@ -126,7 +132,7 @@ def check_writable(path: Path) -> None:
     What processes that are gone have left in the folder is removed, or finished.
     """
     target = _place_of(path)
-    _require_folder(target.parent)
+    require_folder(target.parent)
     _remove_leftovers_once(target.parent)
     if target.exists():
         if not os.access(target, os.W_OK):
@@ -380,11 +386,6 @@ def _place_of(path: Path) -> Path:
     if real.exists() and not real.is_file():
         raise ValueError(f"{path} is a device or a pipe, which cannot be replaced. Name an ordinary file.")
     return real
-
-
-def _require_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise FileNotFoundError(f"the folder {folder} does not exist. Create it first.")
 
 
 def _nearest(folder: Path) -> Path:

@@ -66,6 +66,6 @@ def paper_settings(model: str, dataset: str, **changes: Any) -> SurvivalEstimato
         parameters |= _TRAINING | _OUR_CHOICE
     if issubclass(kind, EncoderDecoderEstimator):
         parameters |= {"convention": "paper", "recurrent_dropout": _TRAINING["dropout"]}
-    if dataset == "flchain":
-        parameters["preprocess"] = Preprocessor(ordinal=("sex",))  # a number to the authors
+    # The authors keep every level, and sex is a number to them.
+    parameters["preprocess"] = Preprocessor(ordinal=("sex",) if dataset == "flchain" else (), least_patients=1)
     return kind(**(parameters | changes))

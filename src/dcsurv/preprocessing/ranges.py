@@ -205,22 +205,23 @@ class Ranges:
         beyond: npt.NDArray[np.bool_] = (values < low[columns]) | (values > high[columns])
         return beyond
 
-    def cell(self, k: int, value: float) -> str:
+    def cell(self, k: int, value: float | None) -> str:
         """Return a value beside its range: ``age 560 (15 to 100)``.
 
         Parameters
         ----------
         k : int
             Which number.
-        value : float
-            Its value.
+        value : float or None
+            Its value; None names none.
 
         Returns
         -------
         str
             Words for a note.
         """
-        return f"{self.names[k]} {_number(value)} ({_number(self.low[k])} to {_number(self.high[k])})"
+        named = self.names[k] if value is None else f"{self.names[k]} {_number(value)}"
+        return f"{named} ({_number(self.low[k])} to {_number(self.high[k])})"
 
     def unit_of(self, k: int, values: FloatArray) -> str | None:
         """Say what a factor between the medians is a sign of.
@@ -384,8 +385,13 @@ class OutsideCounts:
         """Whether this is more than a few held-out patients show by chance."""
         return self.unusable > 0 or bool((self.clear > _MANY * self.known).any())
 
-    def describe(self) -> list[str]:
+    def describe(self, *, values: bool = True) -> list[str]:
         """Return sentences with counts; none if all patients are like those of training.
+
+        Parameters
+        ----------
+        values : bool, default True
+            Whether the furthest values are named, which are those of single patients.
 
         Returns
         -------
@@ -396,7 +402,8 @@ class OutsideCounts:
         if self.outside:
             columns = int((self.beyond > 0).sum())
             shown = np.argsort(-self.beyond, kind="stable")[: min(_SHOWN, columns)].tolist()
-            examples = ", ".join(self.ranges.cell(k, float(self.furthest[k])) for k in shown)
+            furthest = [float(self.furthest[k]) if values else None for k in shown]
+            examples = ", ".join(self.ranges.cell(k, value) for k, value in zip(shown, furthest, strict=True))
             more = f" and {plural(columns - len(shown), 'other feature')}" if columns > len(shown) else ""
             have = "has" if self.outside == 1 else "have"
             out.append(

@@ -173,7 +173,7 @@ def make_study(
         before = None if inside is None else inside.curves_for(X)
         reference_curves = None if reference is None else reference.curves_for(X)
         outside = model.look_outside(X)
-    remarks += [RANGES_UNKNOWN] if outside is None else outside.counts.describe()
+    remarks += [RANGES_UNKNOWN] if outside is None else outside.counts.describe(values=False)
     for warning in heard:
         if issubclass(warning.category, UserWarning) and str(warning.message) not in remarks:
             remarks.append(str(warning.message))

@@ -34,7 +34,7 @@ from dcsurv.report.study import Study, make_study
 from dcsurv.report.summary import summary
 from dcsurv.report.svg import inline_svg
 from dcsurv.report.tripod import checklists
-from dcsurv.writing import make_folder, remove_file, together, write_atomically
+from dcsurv.writing import make_folder, remove_file, require_folder, together, write_atomically
 
 _OF_A_REPORT = re.compile(
     r"(follow-up|missing|hazard-ratios(-over-time)?|auc|brier|d-calibration|examples|subgroups-(c-td|o-e)|"
@@ -172,8 +172,7 @@ def write_report(
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"path is {str(path)!r}, but the report is a web page: end its name in .html.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist. Create it first.")
+    require_folder(target.parent)
     if isinstance(subgroups, str):
         raise ValueError(f"subgroups is the text {subgroups!r}; pass a list, such as [{subgroups!r}].")
     if n_bootstrap != 0 and n_bootstrap < 2:

@@ -289,7 +289,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(ValueError, match="must ascend"):
         map_from_state({**state, "mapped": state["mapped"][::-1]})
     state = HorizonMap().fit(y, curves).get_state()
-    with pytest.raises(ValueError, match="slope.* expected float > 0"):
+    with pytest.raises(ValueError, match=r"slope.* expected float > 0"):
         map_from_state({**state, "slope": [-1.0] * len(state["slope"])})
     with pytest.raises(ValueError, match="as many"):
         map_from_state({**state, "slope": state["slope"][:-1]})

@@ -330,7 +330,10 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _try_to_write(target: Path) -> None:
-    handle, hidden = _open_hidden(target)
+    try:
+        handle, hidden = _open_hidden(target)
+    except FileNotFoundError:  # of a folder that is there, but is none of a disk
+        raise ValueError(f"{target.parent} cannot be written to. Choose another place.") from None
     try:
         os.close(handle)
     finally:

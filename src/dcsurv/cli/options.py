@@ -348,9 +348,4 @@ def check_folder(folder: Path, option: str = "-o") -> None:
         raise CohortError(f"{option} names the file {folder}. Name a folder.")
     if not folder.parent.is_dir():
         raise CohortError(f"the folder {folder.parent} does not exist. Create it first.")
-    try:
-        check_folder_writable(folder)
-    except FileNotFoundError as error:
-        raise CohortError(
-            f"{folder} cannot be written to ({error.strerror}). Choose another place with {option}."
-        ) from None
+    check_folder_writable(folder)

@@ -90,7 +90,7 @@ def without_clock(folder: Path, names: set[str]) -> dict[str, object]:
                 text = "\n".join(",".join(row[number] for number in kept) for row in rows)
             text = re.sub(r"\d{4}-\d\d-\d\d(T| |, )?(\d\d:\d\d(:\d\d)?)?( ?UTC)?", "", text)
             text = re.sub(r"\\?\"[a-z_]*seconds\\?\": ?[0-9.e-]+", "", text)
-            text = re.sub(r"\\?\"n_jobs\\?\": ?\d+", "", text)
+            text = re.sub(r"\\*\"n_jobs\\*\": ?\d+", "", text)
             text = re.sub(r"\\?\"sha256\\?\": ?\\?\"[0-9a-f]{64}\\?\"", "", text)
             out[name] = hashlib.sha256(text.encode()).hexdigest()
         else:
@@ -185,11 +185,17 @@ def ended(process: Nursery | Fresh, guard: float) -> bool:
     return True
 
 
+def being_moved(folder: Path) -> set[Path]:
+    """Return the hidden folders of results that are about to be moved; some of them may vanish meanwhile."""
+    found = (Path(place) / name for place, folders, files in os.walk(folder) for name in (*folders, *files))
+    return {path for path in found if path.name.startswith(".dcsurv-") and path.suffix == ".part"}
+
+
 def strike(process: Nursery | Fresh, folder: Path, old: set[Path], when: float | None, which: str) -> bool:
     """Strike a command after some seconds, or (None) when it has begun to write its result; return whether it lived."""
     begin = time.monotonic()
     while process.poll() is None:
-        if set(folder.rglob(".dcsurv-*.part")) - old if when is None else time.monotonic() - begin > when:
+        if being_moved(folder) - old if when is None else time.monotonic() - begin > when:
             with contextlib.suppress(ProcessLookupError):
                 if which == "SIGINT":
                     os.killpg(process.pid, signal.SIGINT)  # as a terminal does

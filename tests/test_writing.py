@@ -105,6 +105,16 @@ def test_files_that_belong_together_are_all_there_or_none(
     assert contents(tmp_path) == {**new, "mine.txt": b"not a page"}
 
 
+def test_a_file_that_makes_room_for_itself_is_there_in_the_end(tmp_path: Path) -> None:
+    (tmp_path / "picture.svg").write_bytes(b"old")
+    with together(tmp_path):
+        remove_file(tmp_path / "picture.svg")
+        write_atomically(tmp_path / "picture.svg", b"new")
+        write_atomically(tmp_path / "gone.svg", b"new")
+        remove_file(tmp_path / "gone.svg")
+    assert contents(tmp_path) == {"picture.svg": b"new"}
+
+
 # A child for every other line of the code that writes, killed there; then the next one that writes to the folder.
 LIVES = """
 import json, os, shutil, signal, sys

@@ -56,6 +56,7 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
             yield stream
             _to_disk(stream)
         batch.staged[target] = staged
+        batch.removed = [one for one in batch.removed if one != target]  # it was to make room for this one
         return
     require_folder(target.parent)
     _remove_leftovers_once(target.parent)
@@ -195,6 +196,7 @@ class _Batch:
 
     def remove(self, target: Path) -> None:
         self._hidden_for(target)
+        self.staged.pop(target, None)
         self.removed.append(target)
 
     def commit(self) -> None:

@@ -71,7 +71,7 @@ def table(n: int = 160) -> pd.DataFrame:
 
 def models() -> Iterator[tuple[str, Any]]:
     """Yield unfitted models that are small: one of every registered kind, and those that wrap others."""
-    from dcsurv import CalibratedEnsemble, CoxPH, CoxTime, HazardForest
+    from dcsurv import CalibratedEnsemble, CoxPH, CoxTime, HazardForest, SplineCox
     from dcsurv.kinds import kinds
     from dcsurv.preprocessing import Preprocessor
 
@@ -82,6 +82,7 @@ def models() -> Iterator[tuple[str, Any]]:
             model = kind.model()
             yield kind.model.__name__, model.set_params(**{k: v for k, v in small.items() if k in model.get_params()})
     yield "CoxPH, ordinal", CoxPH(preprocess=Preprocessor(ordinal=("stage",)))
+    yield "SplineCox, strongest", SplineCox(strongest=2)
     few = {"n_members": 2, "seeds_per_member": 1, "random_state": 0, "n_jobs": 1}
     member = CoxTime(max_epochs=1, layer_size=4)
     trees = HazardForest(n_trees=3)

@@ -208,7 +208,7 @@ def test_a_damaged_result_is_set_aside_and_computed_again(damage, tmp_path):
     elif damage == "edited":
         row.write_bytes(whole.replace(b'"split": 0', b'"split": 1'))
     elif damage == "other key":
-        row.write_bytes(whole.replace(key.encode(), key[:-1].encode() + b"0"))
+        row.write_bytes(whole.replace(key.encode(), key[:-1].encode() + b"x"))
     elif damage == "not json":
         row.write_bytes(b"\x00" * 100)
     elif damage == "empty":

@@ -44,8 +44,8 @@ class _Feature(msgspec.Struct):
             raise ValueError("the summary of a feature needs values, and one ascending share for each")
         if len({type(value) for value in self.values}) > 1 or not (self.levels or isinstance(self.values[0], float)):
             raise ValueError("the values of a feature are all numbers, or all levels")
-        if self.edges is not None and self.edges[0] > self.edges[1]:
-            raise ValueError("the range of a feature ends before it begins")
+        if self.edges is not None and (isinstance(self.values[0], str) or self.edges[0] > self.edges[1]):
+            raise ValueError("a feature has a range, but no numbers, or one that ends before it begins")
 
 
 class _State(msgspec.Struct):
@@ -256,17 +256,18 @@ class Population:
         state : mapping
             What :meth:`get_state` returned.
         """
-        declared(state, _State)
+        known = declared(state, _State)
         features = tuple(
             FeatureSummary(
-                **{
-                    **one,
-                    "values": tuple(one["values"]),
-                    "at": tuple(one["at"]),
-                    "edges": tuple(one["edges"]) if one.get("edges") else None,
-                }
+                name=one.name,
+                values=tuple(one.values),
+                at=tuple(one.at),
+                levels=one.levels,
+                whole=one.whole,
+                missing=one.missing,
+                edges=one.edges,
             )
-            for one in state["features"]
+            for one in known.features
         )
         correlation = None
         if state["correlation"] is not None:

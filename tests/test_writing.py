@@ -275,3 +275,4 @@ def test_a_long_name_can_be_written(tmp_path: Path) -> None:
 
 def test_leftovers_of_a_folder_that_is_gone_are_none(tmp_path: Path) -> None:
     remove_leftovers(tmp_path / "nowhere")
+    assert contents(tmp_path) == {}

@@ -40,7 +40,7 @@ _MANY = 2000
 # Intervals of the trapezoid rule for the mean time survived, which recalibrated curves need: within 0.2 per mille
 # of the library's own rmst, in a tenth of the time.
 _INTERVALS = 256
-_DECIMALS = 6
+DECIMALS = 6
 # Up to so many numbers, pandas has written them before compiled code is ready; larger ones it writes anyway.
 _FEW, _BILLION = 100_000, 1e9
 # Lines of a sheet, of which one has the names.
@@ -245,12 +245,27 @@ class Predictor:
         if len(frame) >= _MANY:
             expect_much()
         found = self._looked_at(frame, cut)
-        prepared = self.model.prepare(found.features)
-        out = np.empty((len(self.numbers()), len(frame)))
-        for start in range(0, len(frame), _PIECE):
-            self._write(prepared[start : start + _PIECE], out[:, start : start + _PIECE])
-        found.numbers = np.round(out, _DECIMALS, out=out)
+        found.numbers = self.numbers_of(found.features)
         return found
+
+    def numbers_of(self, features: pd.DataFrame) -> FloatArray:
+        """Predict patients whose features are in their types already.
+
+        Parameters
+        ----------
+        features : DataFrame
+            What :func:`apply_columns` returns.
+
+        Returns
+        -------
+        array of float
+            A row for each of :meth:`numbers`, a column per patient, rounded as files have them.
+        """
+        prepared = self.model.prepare(features)
+        out = np.empty((len(self.numbers()), len(features)))
+        for start in range(0, len(features), _PIECE):
+            self._write(prepared[start : start + _PIECE], out[:, start : start + _PIECE])
+        return np.round(out, DECIMALS, out=out)
 
     def _write(self, prepared: Features, out: FloatArray) -> None:
         """Predict a few patients, one row of ``out`` for each prediction."""

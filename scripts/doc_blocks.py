@@ -3,7 +3,7 @@
 A page's blocks run in order, in one namespace and one folder:
 
 - ``python``: executed;
-- ``sh``: one command per line; `dcsurv ...` is executed by the program itself;
+- ``sh``: one command per line; `dcsurv ...` is executed by the program itself, `dcsurv serve` until the page ends;
 - ``text title="output"``: what the block before it printed. `python scripts/doc_blocks.py [PAGE...]` writes it.
 
 tests/test_docs.py runs them all and refuses any other kind of block.
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -33,6 +35,9 @@ MODEL_PAGE = ROOT / "docs" / "tasks" / "fit.md"
 MODEL_FILE = "model.safetensors"
 # These show the commands of the task pages again, where they are run on the same files.
 FRONT_PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
+
+# Where pages find a service; what runs them asks one on another port.
+SERVED_AT = "http://127.0.0.1:8765/"
 
 # Commands that are not run as they stand: what is run instead, or None and who runs them.
 TESTED_AS: dict[str, str | None] = {
@@ -141,22 +146,39 @@ def run_page(page: Path, folder: Path, model: Path | None = None) -> Iterator[tu
     if page in FRONT_PAGES:
         elsewhere |= {one for task in TABLES_PAGE.parent.glob("*.md") for one in shell_commands(task)}
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), contextlib.ExitStack() as until_the_end:
+        address = SERVED_AT
         for block in blocks(page):
             if block.is_output:
                 continue
             if block.language == "python":
-                yield block, run_python(block, namespace)
+                yield block, run_python(block, namespace, address)
             elif block.language == "sh":
-                yield block, "".join(run_command(one) for one in commands(block) if one not in elsewhere)
+                own = [one for one in commands(block) if one not in elsewhere]
+                for command in [one for one in own if one.startswith("dcsurv serve ")]:
+                    address = until_the_end.enter_context(served(command))
+                    own.remove(command)
+                yield block, "".join(run_command(one) for one in own)
             else:
                 raise ValueError(f"{block}: a {block.language or 'nameless'} block is neither run nor listed.")
 
 
-def run_python(block: Block, namespace: dict[str, Any]) -> str:
+@contextlib.contextmanager
+def served(command: str) -> Iterator[str]:
+    """Run `dcsurv serve` beside the blocks that follow, on a port that is free, and yield its address."""
+    words = [sys.executable, "-c", "from dcsurv.cli import main; main()", *shlex.split(command)[1:]]
+    with subprocess.Popen([*words, "--port", "0", "--json", "--no-access-log"], stdout=subprocess.PIPE) as service:
+        try:
+            assert service.stdout is not None
+            yield json.loads(service.stdout.readline())["address"]
+        finally:
+            service.terminate()
+
+
+def run_python(block: Block, namespace: dict[str, Any], address: str = SERVED_AT) -> str:
     printed = io.StringIO()
     # Line numbers of a traceback are those of the page.
-    code = compile("\n" * block.line + block.text, str(block.page), "exec")
+    code = compile("\n" * block.line + block.text.replace(SERVED_AT, address), str(block.page), "exec")
     with contextlib.redirect_stdout(printed):
         exec(code, namespace)
     return printed.getvalue()

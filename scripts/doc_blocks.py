@@ -170,7 +170,8 @@ def served(command: str) -> Iterator[str]:
     with subprocess.Popen([*words, "--port", "0", "--json", "--no-access-log"], stdout=subprocess.PIPE) as service:
         try:
             assert service.stdout is not None
-            yield json.loads(service.stdout.readline())["address"]
+            said = b"".join(iter(service.stdout.readline, b"}\n"))  # one document, written when it answers
+            yield json.loads(said + b"}")["address"]
         finally:
             service.terminate()
 

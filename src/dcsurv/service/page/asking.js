@@ -1,8 +1,8 @@
 "use strict";
-// What is asked of the model in the page: requests read field by field, refused as the API refuses them.
-// The rules are those of service/asking.py; the codes and pointers of errors are the same.
+// What is asked of the model in the page: requests read field by field, and refused as service/asking.py refuses them.
 const dcsurvAsking = (() => {
-  const LONGEST_TEXT = 200, MOST_HORIZONS = 50, MOST_TIMES = 1000, MOST_PATIENTS = 10000, SHOWN = 20;
+  const { FeatureReader, LONGEST_TEXT, Said, escaped, fieldError, listed, quoted, shortNumber } = dcsurvReading;
+  const MOST_PATIENTS = 10000, MOST_HORIZONS = 50, MOST_TIMES = 1000, MOST_POINTS = 1e6, LATEST = 1e12, SHOWN = 20;
   const PREDICT = ["patients", "horizons", "times", "bands", "level", "interval"];
   const EXPLAIN = ["patient", "horizon"];
   const DAYS_IN = { days: 1, weeks: 7, months: 365.25 / 12, years: 365.25 };
@@ -19,110 +19,29 @@ const dcsurvAsking = (() => {
     }
   }
 
-  const fieldError = (pointer, code, detail, feature = null) => ({ pointer, feature, code, detail });
-  const escaped = (name) => name.replaceAll("~", "~0").replaceAll("/", "~1");
   const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   const has = (record, name) => Object.hasOwn(record, name);
-  const quoted = (text) => (text.includes("'") && !text.includes('"') ? `"${text}"` : `'${text.replaceAll("'", "\\'")}'`);
-
-  function listed(items, limit = 12) {
-    const shown = items.slice(0, limit).map(quoted).join(", ");
-    return items.length <= limit ? shown : `${shown} and ${items.length - limit} more`;
-  }
-
-  /** Write a number with up to six digits, as notes have it: 560, 0.25, 1e+07. */
-  function shortNumber(value) {
-    if (value === 0) return "0";
-    const [mantissa, exponent] = value.toExponential(5).split("e");
-    if (exponent >= -4 && exponent < 6) return String(Number(value.toPrecision(6)));
-    return `${Number(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
-  }
-
-  /** What spellings of one level have in common: no case, no needless blanks, composed accents. */
-  const fold = (text) => text.normalize("NFC").toUpperCase().toLowerCase().split(/\s+/).filter(Boolean).join(" ");
-
-  /** Name a level: "1.0" and "1" are the same one. */
-  function levelText(value) {
-    const text = String(value);
-    return /^[+-]?\d+\.0+$/.test(text) ? text.split(".")[0] : text;
-  }
-
-  /** Return the level that a text means, null if nothing, undefined if it is unknown. */
-  function levelOf(text, reading) {
-    const plain = levelText(text);
-    if (reading.missing_values.includes(plain)) return null;
-    if (reading.kind === "category") {
-      if (reading.levels.includes(plain)) return plain;
-      const folded = fold(plain);
-      // Of two equal letters, such as the genotypes AA and aa, case matters.
-      if (folded.length === 2 && folded[0] === folded[1]) {
-        const written = plain.split(/\s+/).filter(Boolean).join(" ");
-        return reading.levels.find((level) => level.split(/\s+/).filter(Boolean).join(" ") === written);
-      }
-    }
-    const folded = fold(plain);
-    return has(reading.words, folded) ? reading.words[folded] : undefined;
-  }
-
-  function missing(reading, policy, pointer, notes, errors) {
-    if (policy.missing === "refuse") {
-      errors.push(fieldError(pointer, "missing", `${reading.name} is needed for a prediction.`, reading.name));
-    } else {
-      const text = `${reading.name} is not known; the model goes by patients of whom nothing is said about it`;
-      notes.push({ code: "missing", feature: reading.name, text });
-    }
-    return null;
-  }
-
-  /** Return a value as the model takes it, null if it is missing; what is to be said goes to notes or errors. */
-  function readValue(value, reading, policy, pointer, notes, errors) {
-    const name = reading.name;
-    if (value === null) return missing(reading, policy, pointer, notes, errors);
-    if (reading.kind === "number") {
-      if (typeof value !== "number" || !Number.isFinite(value)) {
-        errors.push(fieldError(pointer, "type", `${name} has to be a finite number, or null if it is not known.`, name));
-        return null;
-      }
-      if (reading.missing_values.includes(String(value))) return missing(reading, policy, pointer, notes, errors);
-      return value;
-    }
-    let said = value;
-    if (reading.kind === "yes/no" && typeof said === "boolean") said = said ? "yes" : "no";
-    if (typeof said !== "string" || said.length > LONGEST_TEXT) {
-      const wanted = reading.kind === "yes/no" ? "true, false or one of" : "one of";
-      const text = `${name} has to be ${wanted} ${listed(reading.levels)}, or null if it is not known.`;
-      errors.push(fieldError(pointer, "type", text, name));
-      return null;
-    }
-    const level = levelOf(said, reading);
-    if (level === null) return missing(reading, policy, pointer, notes, errors);
-    if (level !== undefined) return level;
-    const text = `${name} ${quoted(said)} is unknown to the model`;
-    if (policy.unknown_level === "refuse") {
-      errors.push(fieldError(pointer, "unknown_level", `${text}. Known are ${listed(reading.levels)}.`, name));
-    } else {
-      notes.push({ code: "unknown_level", feature: name, value: said, text: `${text}, taken as missing` });
-    }
-    return null;
-  }
+  const given = (record, name) => (has(record, name) ? record[name] ?? null : null);
+  const shortened = (text) => (text.length <= 160 ? text : `${text.slice(0, 159)}…`);
+  const unitOf = (name) => (name && has(UNITS, name.trim().toLowerCase()) ? UNITS[name.trim().toLowerCase()] : null);
 
   function refuse(errors) {
     if (!errors.length) return;
-    const more = errors.length > SHOWN ? " and others" : "";
+    const more = errors.length === 1 ? "" : errors.length <= SHOWN ? ` And ${errors.length - 1} more.` : " And others.";
     throw new Problem(422, errors[0].detail + more, errors.slice(0, SHOWN));
   }
 
-  function record(document, names, needed) {
+  function checkedRecord(document, names, needed) {
     if (!isRecord(document)) throw new Problem(422, `the body has to be a JSON object with ${listed([needed])}.`);
     const errors = Object.keys(document)
       .filter((name) => !names.includes(name))
-      .map((name) => fieldError(`/${escaped(name.slice(0, LONGEST_TEXT))}`, "unknown", `known are ${listed(names)}.`));
+      .map((name) => fieldError(`/${escaped(shortened(name))}`, "unknown", `known are ${listed(names)}.`));
     if (!has(document, needed)) errors.push(fieldError(`/${needed}`, "absent", `${needed} is needed.`));
     refuse(errors);
     return document;
   }
 
-  /** Return {label, time} of a duration such as 5y or 365. */
+  /** Return {label, time} of a duration such as 5y, or 365 in the model's unit; null, and an error, if it is none. */
   function horizonOf(text, unit, pointer, errors) {
     const wrong = (detail) => {
       errors.push(fieldError(pointer, "horizon", detail));
@@ -130,124 +49,140 @@ const dcsurvAsking = (() => {
     };
     if (typeof text !== "string" || text.length > LONGEST_TEXT) return wrong("a horizon has to be a text such as 5y or 365.");
     const found = /^\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*$/.exec(text);
-    const own = found && UNITS[found[2].toLowerCase()];
+    const own = found && unitOf(found[2]);
     if (!found || (found[2] && !own)) return wrong(`${quoted(text.trim())} is not a duration.`);
     const number = Number(found[1]);
     if (!(number > 0 && Number.isFinite(number))) return wrong(`${quoted(text.trim())} is not a duration after time 0.`);
-    if (!own) return { label: shortNumber(number), time: number };
-    if (!unit) return wrong(`${quoted(text.trim())} names a unit, but it is not known what times are measured in.`);
-    return { label: shortNumber(number) + own[0], time: (number * DAYS_IN[own]) / DAYS_IN[unit] };
+    if (own && !unit) return wrong(`${quoted(text.trim())} names a unit, but it is not known what times are measured in.`);
+    const time = own ? (number * DAYS_IN[own]) / DAYS_IN[unit] : number;
+    if (time > LATEST) return wrong(`a horizon can be at most ${shortNumber(LATEST)} in the model's unit.`);
+    return { label: shortNumber(number) + (own ? own[0] : ""), time };
   }
 
   /** Reads the requests to the model that a card describes. */
   class Asking {
     constructor(card, readings) {
       this.card = card;
-      this.readings = readings;
-      this.unit = UNITS[(card.time_unit || "").trim().toLowerCase()];
+      this.unit = unitOf(card.time_unit);
+      this.readers = card.features.map((one, k) => new FeatureReader(one, readings[k], card.policy, readings.length));
     }
 
     predict(document) {
-      const asked = record(document, PREDICT, "patients");
-      const patients = asked.patients;
+      const asked = checkedRecord(document, PREDICT, "patients");
+      const { patients } = asked;
       if (!Array.isArray(patients) || !(patients.length > 0 && patients.length <= MOST_PATIENTS)) {
         const detail = `patients has to be a list of 1 to ${MOST_PATIENTS} records. Send more of them in several requests.`;
         throw new Problem(422, detail, [fieldError("/patients", "rows", detail)]);
       }
       const errors = [];
-      const how = {
-        horizons: this.horizons(asked.horizons ?? null, errors),
-        times: this.times(asked.times ?? null, errors),
-        level: this.level(asked, errors),
-        interval: this.interval(has(asked, "interval") ? asked.interval : false, errors),
-      };
+      const how = this.how(asked, errors);
+      if (how.times && how.times.length * patients.length > MOST_POINTS) {
+        const detail = `curves of all patients together may have ${MOST_POINTS} points. Ask for fewer times or patients.`;
+        errors.push(fieldError("/times", "points", detail));
+      }
       return { ...this.patients(patients, patients.map((_, k) => `/patients/${k}`), errors), how };
     }
 
     explain(document) {
-      const asked = record(document, EXPLAIN, "patient");
+      const asked = checkedRecord(document, EXPLAIN, "patient");
       const errors = [];
-      const given = asked.horizon ?? null;
-      const horizon = given === null ? null : horizonOf(given, this.unit, "/horizon", errors);
-      return { ...this.patients([asked.patient], ["/patient"], errors), horizon };
+      const horizon = given(asked, "horizon");
+      const chosen = horizon === null ? this.card.horizons.at(-1) : horizonOf(horizon, this.unit, "/horizon", errors);
+      return { ...this.patients([asked.patient], ["/patient"], errors), horizon: chosen };
+    }
+
+    how(asked, errors) {
+      const horizons = this.horizons(given(asked, "horizons"), errors);
+      const times = this.times(given(asked, "times"), errors);
+      const [level, bands] = this.level(asked, errors);
+      return { horizons, times, level: bands ? level : null, interval: this.interval(asked, errors) ? level : null };
     }
 
     patients(patients, pointers, errors) {
-      const rows = [], notes = [];
+      const names = this.readers.map((reader) => reader.name);
+      const whole = patients.every(
+        (one) => isRecord(one) && Object.keys(one).length === names.length && names.every((name) => has(one, name)),
+      );
+      if (!whole) {
+        this.findFaults(patients, pointers, names, errors);
+        refuse(errors);
+      }
+      const said = new Said(pointers, errors);
+      const rows = patients.map(() => []);
+      for (const reader of this.readers) {
+        patients.forEach((one, row) => rows[row].push(reader.read(row, one[reader.name], said)));
+        if (errors.length > SHOWN) break;
+      }
+      refuse(errors);
+      return { rows, notes: said.notes, unusable: said.unusable };
+    }
+
+    /** Name features that are not there, and what is no feature. */
+    findFaults(patients, pointers, names, errors) {
       for (let k = 0; k < patients.length && errors.length <= SHOWN; k++) {
-        const patient = patients[k], said = [], row = [];
-        notes.push(said);
-        rows.push(row);
+        const patient = patients[k];
         if (!isRecord(patient)) {
           errors.push(fieldError(pointers[k], "type", "a patient has to be a record of features and values."));
           continue;
         }
-        for (const reading of this.readings) {
-          const at = `${pointers[k]}/${escaped(reading.name)}`;
-          if (!has(patient, reading.name)) {
-            errors.push(fieldError(at, "absent", `${reading.name} is not there; send null if it is not known.`, reading.name));
-          } else {
-            row.push(readValue(patient[reading.name], reading, this.card.policy, at, said, errors));
-          }
+        for (const name of names.filter((one) => !has(patient, one))) {
+          const detail = `${name} is not there; send null if it is not known.`;
+          errors.push(fieldError(`${pointers[k]}/${escaped(name)}`, "absent", detail, name));
         }
-        for (const name of Object.keys(patient)) {
-          if (this.readings.some((reading) => reading.name === name)) continue;
-          const shown = name.slice(0, LONGEST_TEXT);
-          errors.push(fieldError(`${pointers[k]}/${escaped(shown)}`, "unknown", `${quoted(shown)} is no feature of the model.`));
+        for (const name of Object.keys(patient).filter((one) => !names.includes(one)).map(shortened)) {
+          const detail = `${quoted(name)} is no feature of the model.`;
+          errors.push(fieldError(`${pointers[k]}/${escaped(name)}`, "unknown", detail));
         }
       }
-      refuse(errors);
-      return { rows, notes };
     }
 
-    horizons(given, errors) {
-      if (given === null) return this.card.horizons;
-      if (!Array.isArray(given) || !(given.length > 0 && given.length <= MOST_HORIZONS)) {
+    horizons(asked, errors) {
+      if (asked === null) return this.card.horizons;
+      if (!Array.isArray(asked) || !(asked.length > 0 && asked.length <= MOST_HORIZONS)) {
         const text = `horizons has to be a list of 1 to ${MOST_HORIZONS} durations, such as 5y.`;
         errors.push(fieldError("/horizons", "type", text));
         return this.card.horizons;
       }
-      const byTime = new Map();
-      given.forEach((one, k) => {
-        const found = horizonOf(one, this.unit, `/horizons/${k}`, errors);
-        if (found) byTime.set(found.time, found);
-      });
-      return [...byTime.values()].sort((a, b) => a.time - b.time);
+      const found = asked.map((one, k) => horizonOf(one, this.unit, `/horizons/${k}`, errors)).filter(Boolean);
+      return [...new Map(found.map((one) => [one.time, one])).values()].sort((a, b) => a.time - b.time);
     }
 
-    times(given, errors) {
-      if (given === null) return null;
-      const fine = Array.isArray(given) && given.length > 0 && given.length <= MOST_TIMES
-        && given.every((t, k) => typeof t === "number" && t >= 0 && t <= 1e12 && (k === 0 || given[k - 1] < t));
-      if (fine) return given;
-      const text = `times has to be a list of 1 to ${MOST_TIMES} ascending numbers from 0 on, in the model's unit.`;
+    times(asked, errors) {
+      if (asked === null) return null;
+      const fine = Array.isArray(asked) && asked.length > 0 && asked.length <= MOST_TIMES
+        && asked.every((t) => typeof t === "number" && t >= 0 && t <= LATEST);
+      if (fine) return [...new Set(asked)].sort((a, b) => a - b);
+      const text = `times has to be a list of 1 to ${MOST_TIMES} numbers from 0 to 1e+12, in the model's unit.`;
       errors.push(fieldError("/times", "type", text));
       return null;
     }
 
     level(asked, errors) {
-      const level = asked.level ?? null, bands = has(asked, "bands") ? asked.bands : true;
-      if (typeof bands !== "boolean") errors.push(fieldError("/bands", "type", "bands has to be true or false."));
+      const bands = given(asked, "bands");
+      let level = given(asked, "level");
+      if (bands !== null && typeof bands !== "boolean") {
+        errors.push(fieldError("/bands", "type", "bands has to be true or false."));
+      }
       if (level !== null && !(typeof level === "number" && level >= 0.01 && level <= 0.99)) {
         errors.push(fieldError("/level", "type", "level has to be a number from 0.01 to 0.99."));
-        return null;
+        level = null;
       }
-      if (!this.card.has_band || bands !== true) return null;
-      return level === null ? this.card.level : level;
+      return [level ?? this.card.level, this.card.has_band && bands !== false];
     }
 
-    interval(given, errors) {
-      if (typeof given !== "boolean") {
+    interval(asked, errors) {
+      const interval = given(asked, "interval");
+      if (interval !== null && typeof interval !== "boolean") {
         errors.push(fieldError("/interval", "type", "interval has to be true or false."));
         return false;
       }
-      if (given && !this.card.has_interval) {
+      if (interval && !this.card.has_interval) {
         const text = "this model cannot bound a time; leave interval out. A calibrated ensemble can.";
         errors.push(fieldError("/interval", "interval", text));
       }
-      return given;
+      return interval === true;
     }
   }
 
-  return { Asking, Problem, fieldError, quoted, refuse, shortNumber };
+  return { Asking, Problem };
 })();

@@ -113,12 +113,18 @@ const dcsurvAnswering = (() => {
       return out;
     }
 
-    explain(request) {
+    async explain(request) {
       const asked = this.asking.explain(request);
+      const turn = (this.turn = (this.turn ?? 0) + 1);
+      // Between two pieces of the work others are answered; what is asked later takes the place of this.
+      const pause = async () => {
+        await new Promise((resolve) => setTimeout(resolve));
+        if (turn !== this.turn) throw new Problem(409, "Another explanation was asked for meanwhile.");
+      };
       const { horizon, rows: [given] } = asked;
       const patient = this.numbers(given);
       const survival = (rows) => this.patients(rows).survival([horizon.time]);
-      const found = dcsurvShapley.explain(survival, patient, this.compared);
+      const found = await dcsurvShapley.explain(survival, pause, patient, this.compared);
       const contributions = this.card.features.map(({ name }, k) => ({
         feature: name,
         value: valueText(given[k]),
@@ -162,7 +168,7 @@ const dcsurvAnswering = (() => {
     self.onmessage = async ({ data: { number, what, request } }) => {
       try {
         if (what === "open") answers = await open(request);
-        self.postMessage({ number, answer: what === "open" ? answers.card : answers[what](request) });
+        self.postMessage({ number, answer: what === "open" ? answers.card : await answers[what](request) });
       } catch (error) {
         const { status = 500, message: detail, errors = [] } = error;
         self.postMessage({ number, problem: { status, detail, errors } });

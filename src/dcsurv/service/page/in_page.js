@@ -1,6 +1,6 @@
 "use strict";
 // The engine of the calculator in one file: the model is in this page and computed here. Nothing is sent anywhere.
-// Computing happens beside the page, in workers, so that it never stands still; where a browser allows none, in it.
+// Computing happens beside the page, in a worker, so that it never stands still; where a browser allows none, in it.
 const inPage = (() => {
   // What a worker runs: the scripts of this page that define these names.
   const NEEDED = ["dcsurvArithmetic", "dcsurvReading", "dcsurvAsking", "dcsurvShapley", "dcsurvAnswering"];
@@ -69,21 +69,17 @@ const inPage = (() => {
 
   /** Return the engine of the model in `text`, the packed data of service/calculator.py. */
   return (text) => {
-    const predicting = beside(text);
-    predicting.catch(() => {}); // whoever asks hears of it
-    let explaining = null; // a worker of its own, so that curves follow changes while it computes
-    const card = () => predicting.then((one) => one.opened);
+    const model = beside(text);
+    model.catch(() => {}); // whoever asks hears of it
+    const card = () => model.then((one) => one.opened);
     return {
       models: async () => {
         const { name, version, digest, title, kind } = await card();
         return { models: [{ name, version, digest, title, kind, default: true }] };
       },
       card,
-      predict: async (request) => (await predicting).ask("predict", request),
-      explain: async (request) => {
-        explaining ??= beside(text);
-        return (await explaining).ask("explain", request);
-      },
+      predict: async (request) => (await model).ask("predict", request),
+      explain: async (request) => (await model).ask("explain", request),
     };
   };
 })();

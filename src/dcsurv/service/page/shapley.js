@@ -2,7 +2,7 @@
 // Shapley values of one patient's survival at one time: what dcsurv.explain computes, with the same made-up patients
 // to compare with and, where values are sampled, the same orders of the features. Both travel in the page.
 const dcsurvShapley = (() => {
-  const ROWS_AT_ONCE = 512;
+  const ROWS_AT_ONCE = 128; // some ten milliseconds of the largest models, after which others may have their turn
 
   /** Mixtures of the patient (row -1) and those of the background, of which equal ones are predicted only once. */
   class Mixtures {
@@ -33,11 +33,12 @@ const dcsurvShapley = (() => {
       return place;
     }
 
-    /** Return survival of all mixtures that were asked for. */
-    predicted(predict) {
+    /** Return a promise of the survival of all mixtures that were asked for; after each piece, `pause` is waited for. */
+    async predicted(predict, pause) {
       const out = new Float64Array(this.rows.length);
       for (let start = 0; start < this.rows.length; start += ROWS_AT_ONCE) {
         out.set(predict(this.rows.slice(start, start + ROWS_AT_ONCE)), start);
+        await pause();
       }
       return out;
     }
@@ -52,7 +53,7 @@ const dcsurvShapley = (() => {
   }
 
   /** All coalitions of features: each worth the mean prediction over the background. */
-  function exact(predict, patient, background, whole, alone) {
+  async function exact(predict, pause, patient, background, whole, alone) {
     const players = patient.length, coalitions = 2 ** players;
     const members = (c) => patient.map((_, k) => ((c >> k) & 1) === 1);
     const mixtures = new Mixtures(patient, background);
@@ -61,7 +62,7 @@ const dcsurvShapley = (() => {
       const joined = members(c);
       asked.push(background.map((_, b) => mixtures.add(joined, b)));
     }
-    const found = mixtures.predicted(predict);
+    const found = await mixtures.predicted(predict, pause);
     const worth = [mean(alone), ...asked.map((places) => mean(places.map((place) => found[place])))];
     worth[coalitions - 1] = whole;
     const joins = patient.map((_, k) => 1 / (players * choose(players - 1, k)));
@@ -76,7 +77,7 @@ const dcsurvShapley = (() => {
   }
 
   /** Orders in which features join, each also backwards, every patient of the background equally often. */
-  function sampled(predict, patient, background, whole, alone, partners, orders) {
+  async function sampled(predict, pause, patient, background, whole, alone, partners, orders) {
     const mixtures = new Mixtures(patient, background);
     const asked = orders.map((order, pair) =>
       [order, [...order].reverse()].map((one) => {
@@ -87,7 +88,7 @@ const dcsurvShapley = (() => {
         });
       }),
     );
-    const found = mixtures.predicted(predict);
+    const found = await mixtures.predicted(predict, pause);
     const changes = orders.map((order, pair) => {
       const out = patient.map(() => 0);
       [order, [...order].reverse()].forEach((one, way) => {
@@ -114,16 +115,16 @@ const dcsurvShapley = (() => {
   }
 
   /** Explain one patient; `plan` says against whom, and in which orders if not in all of them. */
-  function explain(predict, patient, plan) {
+  async function explain(predict, pause, patient, plan) {
     const [whole] = predict([patient]);
     const alone = new Mixtures(patient, plan.rows);
     const nobody = patient.map(() => false);
     const places = plan.rows.map((_, b) => alone.add(nobody, b));
-    const found = alone.predicted(predict);
+    const found = await alone.predicted(predict, pause);
     const others = places.map((place) => found[place]);
     const made = plan.orders
-      ? sampled(predict, patient, plan.rows, whole, others, plan.partners, plan.orders)
-      : exact(predict, patient, plan.rows, whole, others);
+      ? await sampled(predict, pause, patient, plan.rows, whole, others, plan.partners, plan.orders)
+      : await exact(predict, pause, patient, plan.rows, whole, others);
     return { ...made, whole, base: mean(others) };
   }
 

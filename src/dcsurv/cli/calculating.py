@@ -95,7 +95,9 @@ def calculator(
             fitted, output, name=model.stem, digest=hashlib.sha256(model.read_bytes()).hexdigest(), words=own,
             policy=unlike.policy(), language=language, languages=languages,
         )  # fmt: skip
-    shell.say(f"{output}: the calculator, {made.size / 1e6:.1f} MB. It holds no row of a patient. A reader could learn:")
+    shell.say(
+        f"{output}: the calculator, {made.size / 1e6:.1f} MB. It holds no row of a patient. A reader could learn:"
+    )
     for text in made.tells:
         shell.say(f"  - {text}")
     shell.result({"output": str(output), "size": made.size, "tells": made.tells})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
-from dcsurv.cohort import ModelCard, apply_columns
+from dcsurv.cohort import ModelCard, apply_columns, describe_time
 from dcsurv.cohort.card import levels_of
 from dcsurv.cohort.cells import LANGUAGES, fold
 from dcsurv.cohort.columns import Column
@@ -98,7 +98,7 @@ def what_it_tells(model: SurvivalModel) -> list[Learnt]:
     Returns
     -------
     list of Learnt
-        What there is, the patients first and the times last.
+        What there is, the patients first and made-up ones last.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def what_it_tells(model: SurvivalModel) -> list[Learnt]:
     >>> X, y = load_metabric()
     >>> found = what_it_tells(dcsurv.CoxPH(time_unit="days").fit(X, y))
     >>> found[-1].about, found[-1].text
-    ('comparison', '100 made-up patients, drawn from quantiles and levels of the features; nobody's row')
+    ('comparison', '100 made-up patients')
     """
     header, arrays = model.to_saved()
     card = getattr(model, "card_", None)
@@ -124,44 +124,41 @@ def what_it_tells(model: SurvivalModel) -> list[Learnt]:
         if one.about not in ("fingerprint", "left out") and (one.what != "levels" or one.about in features)
     ]
     rows = compared_with(model)["rows"]
-    text = f"{plural(len(rows), 'made-up patient')}, drawn from quantiles and levels of the features; nobody's row"
-    return [*kept, Learnt("made up", "comparison", text, [])]
+    return [*kept, Learnt("made up", "comparison", plural(len(rows), "made-up patient"), rows)]
 
 
-def told(found: Sequence[Learnt]) -> list[str]:
-    """Say in few sentences what a calculator's file tells.
+def told(model: SurvivalModel) -> list[str]:
+    """Say in few sentences what a calculator's file tells; the page has them in other languages, too.
 
     Parameters
     ----------
-    found : sequence of Learnt
-        From :func:`what_it_tells`.
+    model : SurvivalModel
+        A fitted model.
 
     Returns
     -------
     list of str
         Sentences.
     """
+    found = what_it_tells(model)
     of = {what: [one for one in found if one.what == what] for what in {one.what for one in found}}
-    out = []
-    for one in of["patients"]:
-        how = "developed" if one.about == "training" else "recalibrated"
-        out.append(f"It was {how} with {one.text}.")
-    names, dates = ([one.text for one in of.get(what, [])] for what in ("table", "dates"))
-    if names or dates:
-        out.append(f"The tables behind it are called {', '.join(names) or 'nothing'}; made {', '.join(dates)}.")
-    features = [f"{one.about}: {one.text}" for one in of.get("levels", [])]
-    if features:
-        out.append(f"Of these features it tells the levels and about how many patients have each: {'; '.join(features)}.")
-    numbers = [one.about for one in of.get("numbers", [])]
-    if numbers:
-        out.append(
-            f"Of {', '.join(numbers)} it tells mean, standard deviation and median of the patients, and round numbers "
-            "between which all of them lie."
-        )
+    training, unit = model.innermost.training_summary_, ModelCard.of(model).unit
+    developed = f"{plural(training['patients'], 'patient')}, of whom {training['events']:,} had the event"
+    out = [f"It was developed with {developed}. The longest time is {describe_time(training['last_time'], unit)}."]
+    for one in ModelCard.of(model).recalibrated_on:
+        out.append(f"It was recalibrated with {plural(one.patients, 'patient')}, of whom {one.events:,} had the event.")
+    if names := [one.text for one in of.get("table", [])]:
+        out.append(f"Names of tables: {', '.join(names)}.")
+    if features := [f"{one.about}: {one.text}" for one in of.get("levels", [])]:
+        out.append(f"Levels, and about how many patients have each: {'; '.join(features)}.")
+    if numbers := [one.about for one in of.get("numbers", [])]:
+        summed = "Mean, standard deviation and median, and round numbers between which all patients lie"
+        out.append(f"{summed}: {', '.join(numbers)}.")
     most = max((len(one.values) for one in of.get("times", [])), default=0)
     if most:
         out.append(
-            f"It holds up to {plural(most, 'time')} at which patients had the event or were last seen. Who knows the day "
-            "of a patient's event may find it there, and nothing else about that patient beside it."
+            f"Up to {plural(most, 'time')} at which patients had the event or were last seen. Who knows the day of a "
+            "patient's event may find it here, and nothing else about that patient beside it."
         )
-    return [*out, *(f"To explain predictions it holds {one.text}." for one in of["made up"])]
+    drawn = "to compare with, drawn from quantiles and levels of the features; nobody's row"
+    return [*out, *(f"{one.text} {drawn}." for one in of["made up"])]

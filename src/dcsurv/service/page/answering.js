@@ -4,6 +4,7 @@ const dcsurvAnswering = (() => {
   const { note, shortNumber } = dcsurvReading;
   const { Asking, Problem } = dcsurvAsking;
   const LENGTH = 8; // bytes that say how long the description is
+  const TURN = 40; // milliseconds of work after which others may have their turn
 
   /** Round to six decimals as NumPy does, a half to the even neighbour; null where there is no number. */
   function rounded(value) {
@@ -117,8 +118,11 @@ const dcsurvAnswering = (() => {
       const asked = this.asking.explain(request);
       const turn = (this.turn = (this.turn ?? 0) + 1);
       // Between two pieces of the work others are answered; what is asked later takes the place of this.
+      let since = performance.now();
       const pause = async () => {
+        if (performance.now() - since < TURN) return;
         await new Promise((resolve) => setTimeout(resolve));
+        since = performance.now();
         if (turn !== this.turn) throw new Problem(409, "Another explanation was asked for meanwhile.");
       };
       const { horizon, rows: [given] } = asked;

@@ -2,7 +2,7 @@
 // Shapley values of one patient's survival at one time: what dcsurv.explain computes, with the same made-up patients
 // to compare with and, where values are sampled, the same orders of the features. Both travel in the page.
 const dcsurvShapley = (() => {
-  const ROWS_AT_ONCE = 128; // some ten milliseconds of the largest models, after which others may have their turn
+  const ROWS_AT_ONCE = 128; // some ten milliseconds of the largest models
 
   /** Mixtures of the patient (row -1) and those of the background, of which equal ones are predicted only once. */
   class Mixtures {
@@ -33,7 +33,7 @@ const dcsurvShapley = (() => {
       return place;
     }
 
-    /** Return a promise of the survival of all mixtures that were asked for; after each piece, `pause` is waited for. */
+    /** Return a promise of the survival of all mixtures that were asked for; after each piece `pause` may let others by. */
     async predicted(predict, pause) {
       const out = new Float64Array(this.rows.length);
       for (let start = 0; start < this.rows.length; start += ROWS_AT_ONCE) {

@@ -9,9 +9,10 @@ const Words = (() => {
   const DAYS = { days: 1, weeks: 7, months: 365.25 / 12, years: 365.25 };
   let words = {}, code = "en", sayings = [];
 
-  // The first language of the browser that there are words for.
+  // The language that the owner chose, or the first one of the browser that there are words for.
   function preferred() {
-    for (const wish of navigator.languages) {
+    const chosen = document.documentElement.dataset.language;
+    for (const wish of chosen ? [chosen] : navigator.languages) {
       const found = Object.keys(languages).find((one) => one === wish) || Object.keys(languages).find((one) => one === wish.split("-")[0]);
       if (found) return found;
     }

@@ -44,7 +44,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "Reshape": "the numbers of each patient in another shape; the attribute has it without the patients",
         "Lead": "a with a column before it that holds the attribute `value`",
         "CumSum": "running sums along the last axis",
-        "RunningMax": "the largest so far along the last axis",
+        "RunningMin": "the smallest so far along the last axis",
         "Count": "how many of the ascending numbers b are at most a; with the attribute `below`, are below a",
         "Chebyshev": "the sum of Chebyshev polynomials of a, within [-1, 1], with the coefficients b",
         "Trees": "sums of leaves, (n, blocks), of the columns a by trees: first nodes b, features c, how far right children lie behind d, "
@@ -368,10 +368,6 @@ class Value:
         """Return running sums along the last axis."""
         return self.graph.apply("CumSum", self)
 
-    def running_max(self) -> Value:
-        """Return the largest so far along the last axis."""
-        return self.graph.apply("RunningMax", self)
-
     def running_min(self) -> Value:
         """Return the smallest so far along the last axis."""
-        return -(-self).running_max()
+        return self.graph.apply("RunningMin", self)

@@ -19,3 +19,23 @@ def dense(layer: nn.Module, x: Value) -> Value:
     assert isinstance(layer, nn.Linear)
     out = x @ as_doubles(layer.weight).T
     return out if layer.bias is None else out + as_doubles(layer.bias)
+
+
+def joined_dense(
+    x: Value, weight: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], steps: npt.NDArray[np.float64] | None
+) -> Value:
+    """Return x times a matrix plus a bias; with the position of every step as one more input, (n, steps, outputs).
+
+    Parameters
+    ----------
+    x
+        (n, inputs).
+    weight
+        (inputs, outputs), the last row that of the position, if there is one.
+    steps
+        The positions, or None.
+    """
+    if steps is None:
+        return x @ weight + bias
+    at_steps = x.graph.constant(steps[:, None]) @ weight[-1:]
+    return (x @ weight[:-1]).reshape(1, weight.shape[1]) + at_steps + bias

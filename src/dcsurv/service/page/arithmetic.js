@@ -141,11 +141,11 @@ const dcsurvArithmetic = (() => {
     return out;
   }
 
-  function runningMax(a) {
+  function runningMin(a) {
     const out = like(a);
     const width = last(a);
     for (let k = 0; k < out.data.length; k++) {
-      out.data[k] = k % width && out.data[k - 1] > a.data[k] ? out.data[k - 1] : a.data[k];
+      out.data[k] = k % width && out.data[k - 1] < a.data[k] ? out.data[k - 1] : a.data[k];
     }
     return out;
   }
@@ -311,7 +311,7 @@ const dcsurvArithmetic = (() => {
   }
 
   const operations = {
-    Where: where, CumSum: cumSum, RunningMax: runningMax, Lead: lead, Reshape: reshape, MatMul: matMul,
+    Where: where, CumSum: cumSum, RunningMin: runningMin, Lead: lead, Reshape: reshape, MatMul: matMul,
     Gather: gather, Concat: concat, Count: count, Chebyshev: chebyshev, Trees: trees, Lstm: lstm,
   };
   for (const [name, loop] of Object.entries(pairs)) operations[name] = (a, b) => pair(loop, a, b);

@@ -2,8 +2,6 @@
 // Shapley values of one patient's survival at one time: what dcsurv.explain computes, with the same made-up patients
 // to compare with and, where values are sampled, the same orders of the features. Both travel in the page.
 const dcsurvShapley = (() => {
-  const ROWS_AT_ONCE = 128; // some ten milliseconds of the largest models
-
   /** Mixtures of the patient (row -1) and those of the background, of which equal ones are predicted only once. */
   class Mixtures {
     constructor(patient, background) {
@@ -32,16 +30,6 @@ const dcsurvShapley = (() => {
       }
       return place;
     }
-
-    /** Return a promise of the survival of all mixtures that were asked for; after each piece `pause` may let others by. */
-    async predicted(predict, pause) {
-      const out = new Float64Array(this.rows.length);
-      for (let start = 0; start < this.rows.length; start += ROWS_AT_ONCE) {
-        out.set(predict(this.rows.slice(start, start + ROWS_AT_ONCE)), start);
-        await pause();
-      }
-      return out;
-    }
   }
 
   const mean = (numbers) => numbers.reduce((sum, one) => sum + one, 0) / numbers.length;
@@ -53,7 +41,7 @@ const dcsurvShapley = (() => {
   }
 
   /** All coalitions of features: each worth the mean prediction over the background. */
-  async function exact(predict, pause, patient, background, whole, alone) {
+  async function exact(predict, patient, background, whole, alone) {
     const players = patient.length, coalitions = 2 ** players;
     const members = (c) => patient.map((_, k) => ((c >> k) & 1) === 1);
     const mixtures = new Mixtures(patient, background);
@@ -62,7 +50,7 @@ const dcsurvShapley = (() => {
       const joined = members(c);
       asked.push(background.map((_, b) => mixtures.add(joined, b)));
     }
-    const found = await mixtures.predicted(predict, pause);
+    const found = await predict(mixtures.rows);
     const worth = [mean(alone), ...asked.map((places) => mean(places.map((place) => found[place])))];
     worth[coalitions - 1] = whole;
     const joins = patient.map((_, k) => 1 / (players * choose(players - 1, k)));
@@ -77,7 +65,7 @@ const dcsurvShapley = (() => {
   }
 
   /** Orders in which features join, each also backwards, every patient of the background equally often. */
-  async function sampled(predict, pause, patient, background, whole, alone, partners, orders) {
+  async function sampled(predict, patient, background, whole, alone, partners, orders) {
     const mixtures = new Mixtures(patient, background);
     const asked = orders.map((order, pair) =>
       [order, [...order].reverse()].map((one) => {
@@ -88,7 +76,7 @@ const dcsurvShapley = (() => {
         });
       }),
     );
-    const found = await mixtures.predicted(predict, pause);
+    const found = await predict(mixtures.rows);
     const changes = orders.map((order, pair) => {
       const out = patient.map(() => 0);
       [order, [...order].reverse()].forEach((one, way) => {
@@ -114,17 +102,20 @@ const dcsurvShapley = (() => {
     return { values, errors };
   }
 
-  /** Explain one patient; `plan` says against whom, and in which orders if not in all of them. */
-  async function explain(predict, pause, patient, plan) {
-    const [whole] = predict([patient]);
+  /**
+   * Explain one patient: `predict` promises the survival of rows, `plan` says whom to compare with, and in which orders
+   * features join if not in all.
+   */
+  async function explain(predict, patient, plan) {
+    const [whole] = await predict([patient]);
     const alone = new Mixtures(patient, plan.rows);
     const nobody = patient.map(() => false);
     const places = plan.rows.map((_, b) => alone.add(nobody, b));
-    const found = await alone.predicted(predict, pause);
+    const found = await predict(alone.rows);
     const others = places.map((place) => found[place]);
     const made = plan.orders
-      ? await sampled(predict, pause, patient, plan.rows, whole, others, plan.partners, plan.orders)
-      : await exact(predict, pause, patient, plan.rows, whole, others);
+      ? await sampled(predict, patient, plan.rows, whole, others, plan.partners, plan.orders)
+      : await exact(predict, patient, plan.rows, whole, others);
     return { ...made, whole, base: mean(others) };
   }
 

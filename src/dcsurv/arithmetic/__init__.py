@@ -1,6 +1,7 @@
 """A fitted model as plain arithmetic: a graph of few operations, packed for a browser or written as an ONNX file."""
 
 from dcsurv.arithmetic.graph import OPERATIONS, Graph, Value
+from dcsurv.arithmetic.onnx_file import to_onnx
 from dcsurv.arithmetic.pack import packed
 from dcsurv.arithmetic.readable import ReadableCurves
 from dcsurv.arithmetic.whole import Arithmetic, FeatureInput
@@ -13,4 +14,5 @@ __all__ = [
     "ReadableCurves",
     "Value",
     "packed",
+    "to_onnx",
 ]

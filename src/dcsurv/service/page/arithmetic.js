@@ -171,13 +171,26 @@ const dcsurvArithmetic = (() => {
     const out = new Float64Array(rows * width);
     const x = a.data;
     const w = b.data;
+    const used = new Int32Array(depth); // after Relu every other factor is 0, and need not be multiplied
     for (let row = 0; row < rows; row++) {
-      const begin = row * width;
-      for (let k = 0; k < depth; k++) {
-        const factor = x[row * depth + k];
-        if (factor === 0) continue; // after Relu, every other one
-        const from = k * width;
-        for (let j = 0; j < width; j++) out[begin + j] += factor * w[from + j];
+      const from = row * depth;
+      const to = row * width;
+      let count = 0;
+      for (let k = 0; k < depth; k++) if (x[from + k] !== 0) used[count++] = k;
+      let at = 0;
+      for (; at + 3 < count; at += 4) {
+        // Four at a time: a sum is fetched and put back once for all of them.
+        const [k0, k1, k2, k3] = [used[at], used[at + 1], used[at + 2], used[at + 3]];
+        const [f0, f1, f2, f3] = [x[from + k0], x[from + k1], x[from + k2], x[from + k3]];
+        const [w0, w1, w2, w3] = [k0 * width, k1 * width, k2 * width, k3 * width];
+        for (let j = 0; j < width; j++) {
+          out[to + j] += f0 * w[w0 + j] + f1 * w[w1 + j] + f2 * w[w2 + j] + f3 * w[w3 + j];
+        }
+      }
+      for (; at < count; at++) {
+        const factor = x[from + used[at]];
+        const begin = used[at] * width;
+        for (let j = 0; j < width; j++) out[to + j] += factor * w[begin + j];
       }
     }
     return tensor(out, [...a.shape.slice(0, -1), width]);

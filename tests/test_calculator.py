@@ -17,7 +17,7 @@ from dcsurv.service.served import ServedModel
 import dcsurv
 from dcsurv.datasets import load_metabric, load_support
 from dcsurv.messages import InputError
-from dcsurv.service import Policy, Problem, read_own_words, write_calculator
+from dcsurv.service import Policy, Problem, write_calculator
 from dcsurv.service.inside import what_it_tells
 from test_cli import run
 
@@ -313,18 +313,18 @@ def test_the_command_writes_a_page_with_the_owners_words(browser, models, tmp_pa
 
 
 def test_words_that_are_not_the_models_are_refused(models, tmp_path):
-    file = tmp_path / "words.json"
-    known = {"age": None, "stage": ["I", "II"]}
+    models["cox"].save(tmp_path / "model.safetensors")
+    file, page = tmp_path / "words.json", tmp_path / "c.html"
     for text, complaint in {
-        "{": "not JSON",
-        '{"titel": "x"}': 'It may hold "title"',
-        '{"title": 3}': "title",
+        "{": "cannot be used",
+        '{"titel": "x"}': "unknown field",
+        '{"title": {"de": 3}}': "cannot be used",
         '{"features": {"Age": {}}}': "Did you mean 'age'?",
-        '{"features": {"stage": {"levels": {"IV": "four"}}}}': "is no level of 'stage'",
+        '{"features": {"age": {"levels": {"IV": "four"}}}}': "'IV' is no level of 'age'",
     }.items():
         file.write_text(text, encoding="utf-8")
-        with pytest.raises(InputError, match=re.escape(complaint)):
-            read_own_words(file, known)
-    models["cox"].save(tmp_path / "model.safetensors")
-    failed = run("calculator", tmp_path / "model.safetensors", "--language", "xx", "-o", tmp_path / "c.html", code=2)
+        failed = run("calculator", tmp_path / "model.safetensors", "--words", file, "-o", page, code=2)
+        assert complaint in " ".join(failed.stderr.split())
+    failed = run("calculator", tmp_path / "model.safetensors", "--language", "xx", "-o", page, code=2)
     assert "the page has no words in 'xx'" in " ".join(failed.stderr.split())
+    assert not page.exists()

@@ -27,7 +27,7 @@ const Curve = (() => {
   }
 
   // `lines`: [{ times, curve, followed, kind: "now" | "then", name }], the last on top.
-  function draw(place, lines, card) {
+  function draw(place, lines, unit, title) {
     const width = Math.max(280, Math.round(place.clientWidth) || 600);
     const last = Math.max(...lines.map((one) => one.times[one.times.length - 1]));
     const x = (time) => LEFT + (time / last) * (width - LEFT - RIGHT);
@@ -36,12 +36,12 @@ const Curve = (() => {
     svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", Words.say("curve_name"));
-    add(svg, "text", { x: 0, y: 14, class: "axis-title" }, Words.say("curve_axis"));
+    add(svg, "text", { x: 0, y: 14, class: "axis-title" }, title);
     for (const share of [0, 0.25, 0.5, 0.75, 1]) {
       add(svg, "line", { x1: LEFT, x2: width - RIGHT, y1: y(share), y2: y(share), class: share ? "grid" : "axis" });
       add(svg, "text", { x: LEFT - 8, y: y(share) + 4, class: "end" }, Words.number(100 * share));
     }
-    const axis = ticks(last, card.time_unit, width - LEFT - RIGHT);
+    const axis = ticks(last, unit, width - LEFT - RIGHT);
     for (const [time, label] of axis.marks) {
       add(svg, "line", { x1: x(time), x2: x(time), y1: y(0), y2: y(0) + 5, class: "axis" });
       add(svg, "text", { x: x(time), y: y(0) + 20, class: "middle" }, label);

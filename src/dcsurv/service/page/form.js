@@ -82,7 +82,8 @@ const Form = (() => {
     const asks = card.policy.missing !== "refuse";
     fields = card.features.map((feature, k) => {
       const field = (feature.kind === "number" ? numberField : choiceField)(feature, k, asks, changed);
-      const hint = make("p", { class: "hint", id: `h${k}` }, [rangeOf(feature), Words.own(feature.help)].filter(Boolean).join(". "));
+      const lines = [Words.own(feature.help), rangeOf(feature)].filter(Boolean).map((text) => make("span", {}, text));
+      const hint = make("p", { class: "hint", id: `h${k}` }, ...lines);
       const said = make("p", { class: "said", id: `s${k}` });
       const box = make(field.group ? "fieldset" : "div", { class: "field" }, ...field.parts, hint, said);
       return Object.assign(field, { feature, box, said });
@@ -95,7 +96,7 @@ const Form = (() => {
     const values = {}, open = [], wrong = [];
     for (const field of fields) {
       const found = field.read();
-      mark(field, found.fault || "", "error");
+      if (found.fault || field.box.dataset.said === "error") mark(field, found.fault || "", "error");
       if (found.fault) wrong.push(field.feature);
       else if (found.value === undefined) open.push(field.feature);
       values[field.feature.name] = found.fault ? undefined : found.value;

@@ -8,6 +8,7 @@
   let card = null, chosen = null; // the card, and which of several models
   let now = null, before = null; // the present state { values, answer, patient }, and the one to compare with
   let kept = [], earlier = []; // states on offer
+  let last = null, settled = true; // the last state that was shown, and whether typing has ended since then
   let horizon = 0, turn = 0, timer = 0, whyTurn = 0;
 
   const states = () => {
@@ -17,12 +18,14 @@
   const copy = () => ({ ...Form.read().values });
 
   async function start() {
-    await Words.use(Words.preferred());
+    const language = Words.preferred();
+    Words.use(language, await Words.load(language));
     const choice = by("language");
     choice.replaceChildren(...Object.entries(Words.languages).map(([code, name]) => make("option", { value: code, lang: code }, name)));
     choice.value = Words.language();
     choice.addEventListener("change", () => speak(choice.value));
     by("form").addEventListener("submit", (event) => event.preventDefault());
+    by("form").addEventListener("change", () => { settled = true; });
     by("rest").addEventListener("click", () => fill((feature, value) => (value === undefined ? null : value)));
     by("example").addEventListener("click", () => fill(typical));
     by("clear").addEventListener("click", () => { fill(() => undefined); Form.focus(card.features[0].name); });
@@ -70,7 +73,7 @@
       trouble(problem, () => open(model));
       return;
     }
-    [chosen, now, before, kept, earlier] = [model, null, null, [], []];
+    [chosen, now, last, before, kept, earlier] = [model, null, null, null, [], []];
     horizon = Math.floor((card.horizons.length - 1) / 2);
     dress();
     Form.write({});
@@ -78,8 +81,9 @@
   }
 
   async function speak(language) {
-    const values = card && copy();
-    await Words.use(language);
+    const found = await Words.load(language);
+    const values = card && copy(); // numbers as they are typed are read in the language so far
+    Words.use(language, found);
     if (!card) return;
     dress();
     Form.write(values);
@@ -136,6 +140,7 @@
     by("waiting").textContent = text;
     by("summary").textContent = text;
     by("trouble").replaceChildren();
+    by("brief").hidden = true;
     by("found").hidden = true;
     now = null;
   }
@@ -153,7 +158,7 @@
       const answer = await engine.predict(request(values), chosen);
       if (mine !== turn) return; // an answer to what is no longer in the form
       remember(values);
-      now = { values, answer, patient: answer.patients[0] };
+      now = last = { values, answer, patient: answer.patients[0] };
       Form.markAll(Results.fieldNotes(card, now.patient), "note");
       by("waiting").textContent = "";
       by("trouble").replaceChildren();
@@ -165,9 +170,14 @@
       by("results").removeAttribute("aria-busy");
     }
   }
+  // What was shown becomes an earlier state, but not with every letter that is typed into one field.
   function remember(values) {
-    if (!now || !Results.changes(card, now.values, values).length) return;
-    earlier = [{ ...now, next: values }, ...earlier].slice(0, EARLIER);
+    const names = (one, two) => Results.changes(card, one, two).map((change) => change.feature).join();
+    if (!last || !names(last.values, values)) return;
+    const newest = earlier[0];
+    if (!settled && newest && newest !== before && names(newest.values, newest.next) === names(last.values, values)) newest.next = values;
+    else earlier = [{ ...last, next: values }, ...earlier].slice(0, EARLIER);
+    settled = false;
   }
 
   function refused(problem, again) {
@@ -206,6 +216,8 @@
     if (!now) return;
     const summary = Results.show(card, states(), horizon);
     if (aloud) by("summary").textContent = summary;
+    by("brief").hidden = false;
+    by("brief").textContent = Results.brief(card, now, horizon);
     by("differences").replaceChildren(...Results.differences(card, states()));
     by("keep").textContent = Words.say("keep", { name: String.fromCharCode(65 + (kept.length % 26)) });
     by("back").hidden = !before || !Results.changes(card, before.values, now.values).length;

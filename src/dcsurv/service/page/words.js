@@ -18,9 +18,9 @@ const Words = (() => {
     return "en";
   }
 
-  async function use(language) {
-    words = inside ? inside[language] : await (await fetch(`words/${language}.json`)).json();
-    code = language;
+  const load = async (language) => (inside ? inside[language] : (await fetch(`words/${language}.json`)).json());
+  function use(language, found) {
+    [code, words] = [language, found];
     document.documentElement.lang = code;
     sayings = Object.entries(words.said).map(([english, own]) => [pattern(english), own]);
     for (const element of document.querySelectorAll("[data-word]")) element.textContent = say(element.dataset.word);
@@ -33,6 +33,9 @@ const Words = (() => {
     if (typeof text !== "string") text = text[new Intl.PluralRules(code).select(Number(values.count))] || text.other;
     return text.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
   }
+
+  // As the beginning of a sentence or a heading.
+  const capital = (text) => text.charAt(0).toLocaleUpperCase(code) + text.slice(1);
 
   // What the owner has written: one text, or one by language.
   function own(text) {
@@ -131,7 +134,7 @@ const Words = (() => {
   }
 
   return {
-    DAYS, languages, preferred, use, say, own, said, number, fixed, percent, typed, people, points, date, list, parse,
+    DAYS, languages, preferred, load, use, say, own, said, capital, number, fixed, percent, typed, people, points, date, list, parse,
     readable, axisUnit, duration, within, horizon, within_horizon: (one, unit) => horizon(one, unit, "within_"), language: () => code,
   };
 })();

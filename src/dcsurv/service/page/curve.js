@@ -66,7 +66,7 @@ const Curve = (() => {
       if (lines.length > 1) {
         const other = lines.find((two) => two !== one).curve.survival[end];
         const up = one.curve.survival[end] > other || (one.curve.survival[end] === other && one.kind === "now");
-        add(svg, "text", { x: width - RIGHT, y: y(one.curve.survival[end]) + (up ? -7 : 17), class: `end name ${one.kind}` }, one.name);
+        add(svg, "text", { x: width - RIGHT, y: y(one.curve.survival[end]) + (up ? -9 : 19), class: `end name ${one.kind}` }, one.name);
       }
     }
     place.replaceChildren(svg);

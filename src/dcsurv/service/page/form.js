@@ -1,7 +1,7 @@
 "use strict";
 // The form that the card of a model describes. A value is undefined (not given yet), null (unknown), a number or a level.
 const Form = (() => {
-  const RADIOS = 5, LETTERS = 44; // more levels, or longer ones, are chosen from a list
+  const RADIOS = 5, LETTERS = 44, LONG = 10; // more levels, or longer ones, are chosen from a list; a long form has more fields
   let fields = [];
 
   function make(name, attributes = {}, ...children) {
@@ -88,6 +88,7 @@ const Form = (() => {
       const box = make(field.group ? "fieldset" : "div", { class: "field" }, ...field.parts, hint, said);
       return Object.assign(field, { feature, box, said });
     });
+    place.closest("section").classList.toggle("long", fields.length > LONG);
     place.replaceChildren(...fields.map((one) => one.box));
   }
 

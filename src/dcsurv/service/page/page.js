@@ -5,7 +5,7 @@
   const engine = window.dcsurvEngine;
   const { make } = Form;
   const WAIT = 150, EARLIER = 8; // milliseconds without a change before the engine is asked; earlier states on offer
-  let card = null, chosen = null; // the card, and which of several models
+  let models = [], card = null, chosen = null; // which there are, the card of one, and which of several it is
   let now = null, before = null; // the present state { values, answer, patient }, and the one to compare with
   let kept = [], earlier = []; // states on offer
   let last = null, settled = true; // the last state that was shown, and whether typing has ended since then
@@ -37,22 +37,18 @@
     by("at").addEventListener("input", () => Results.read(card));
     by("drawing").addEventListener("pointermove", (event) => Results.read(card, event));
     by("token-form").addEventListener("submit", unlock);
-    by("model").addEventListener("change", () => open(JSON.parse(by("model").value)));
+    by("model").addEventListener("change", () => open(models[by("model").value]));
     new ResizeObserver(() => { if (now && !matchMedia("print").matches) show(false); }).observe(by("results"));
     await enter();
   }
 
   async function enter() {
     try {
-      const { models } = await engine.models();
+      ({ models } = await engine.models());
       by("token-section").hidden = true;
       by("model-choice").hidden = models.length < 2;
-      by("model").replaceChildren(...models.map((one) => make("option", { value: JSON.stringify({ name: one.name, version: one.version }) },
-        `${Words.own(one.title) || one.name}${models.some((two) => two !== one && two.name === one.name) ? `, ${one.version}` : ""}`)));
       const first = models.find((one) => one.default) || models[0];
-      const wanted = { name: first.name, version: first.version };
-      by("model").value = JSON.stringify(wanted);
-      await open(models.length > 1 ? wanted : null);
+      await open(models.length > 1 ? { name: first.name, version: first.version } : null);
     } catch (problem) {
       trouble(problem, enter);
     }
@@ -101,6 +97,10 @@
     by("rest").hidden = card.policy.missing === "refuse";
     by("foot").replaceChildren(make("span", { class: "screen" }, Words.say("foot")),
       make("span", { class: "paper" }, `${Words.say("foot_print", { ...card, digest: card.digest || "–" })}. ${Words.say("printed", { date: Words.date() })}.`));
+    const called = (one) => Words.own(one.title) || one.name;
+    by("model").replaceChildren(...models.map((one, k) => make("option", { value: k },
+      models.some((two) => two !== one && called(two) === called(one)) ? `${called(one)} (${one.name} ${one.version})` : called(one))));
+    by("model").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
     Form.build(by("form"), card, changed);
     by("horizons").replaceChildren(...card.horizons.map((one, k) => {
       const input = make("input", { type: "radio", name: "horizon", value: k, checked: k === horizon });
@@ -125,7 +125,7 @@
     const { values, open: missing, wrong } = Form.read();
     clearTimeout(timer);
     turn += 1;
-    given(values);
+    given(values, null);
     if (wrong.length || missing.length) {
       const names = missing.slice(0, 4).map(Form.nameOf).concat(missing.length > 4 ? ["…"] : []);
       const text = wrong.length ? Words.say("waiting_wrong")
@@ -216,6 +216,7 @@
     if (!now) return;
     const summary = Results.show(card, states(), horizon);
     if (aloud) by("summary").textContent = summary;
+    given(now.values, before && states()[0]);
     by("brief").hidden = false;
     by("brief").textContent = Results.brief(card, now, horizon);
     by("differences").replaceChildren(...Results.differences(card, states()));
@@ -260,10 +261,12 @@
     }
   }
 
-  // The values as text, for paper.
-  function given(values) {
+  // The values as text, for paper; those that differ from another state with both.
+  function given(values, other) {
+    const text = (one, all) => (all[one.name] === undefined ? "–" : Form.valueOf(one, all[one.name]));
+    const both = (one) => `${other.name}: ${text(one, other.values)}, ${Words.say("now")}: ${text(one, values)}`;
     by("given").replaceChildren(...card.features.map((one) => make("div", {}, make("dt", {}, Form.nameOf(one)),
-      make("dd", {}, values[one.name] === undefined ? "–" : Form.valueOf(one, values[one.name])))));
+      make("dd", {}, other && other.values[one.name] !== values[one.name] ? both(one) : text(one, values)))));
   }
 
   start();

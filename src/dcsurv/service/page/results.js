@@ -51,7 +51,7 @@ const Results = (() => {
     text.append(make("p", { class: "lead" }, sentence(card, state.patient, k, horizon)));
     text.append(make("p", { class: "rest" }, Words.say("rest_100", { n: Words.people(1 - risk(state.patient, k)), free: freeOf(card) })));
     if (band) text.append(make("p", { class: "soft" }, Words.say("band", { level: levelOf(state.answer), lower: band[0], upper: band[1] })));
-    if (!named) text.append(make("p", { class: "fine screen" }, band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band")));
+    if (!named) text.append(make("p", { class: "fine" }, band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band")));
     return make("div", { class: "state" }, Icons.draw(risk(state.patient, k), state.kind), text);
   }
 

@@ -1,0 +1,73 @@
+"""The owner's words: what a model is called, what is asked for, and what a reader should know. One JSON file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from dcsurv.messages import InputError, shortened
+
+_LARGEST = 1_000_000  # bytes
+_Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Long = Annotated[str, msgspec.Meta(min_length=1, max_length=5000)]
+
+
+class FeatureWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What the owner says of a feature."""
+
+    label: _Short | None = None
+    unit: _Short | None = None
+    help: _Long | None = None
+    levels: dict[str, _Short] = {}
+
+
+class OwnerWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What the owner says of a model."""
+
+    title: _Short | None = None
+    notice: _Long | None = None
+    event: _Short | None = None
+    features: dict[str, FeatureWords] = {}
+
+
+def read_owner_words(path: Path) -> dict[str, Any]:
+    """Read the owner's words from a JSON file.
+
+    Parameters
+    ----------
+    path : Path
+        The file: ``title``, ``notice``, ``event``, and ``features`` with ``label``, ``unit``, ``help`` and ``levels``.
+
+    Returns
+    -------
+    dict
+        As :func:`model_card` takes them.
+
+    Raises
+    ------
+    InputError
+        If it says something else.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dcsurv.service import read_owner_words
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "words.json")
+    ...     _ = path.write_text('{"title": "Breast cancer", "features": {"age": {"unit": "years"}}}')
+    ...     read_owner_words(path)
+    {'title': 'Breast cancer', 'features': {'age': {'unit': 'years'}}}
+    """
+    remedy = "It is a JSON object with title, notice, event and features; see the documentation of the service."
+    try:
+        content = path.read_bytes()
+        if len(content) > _LARGEST:
+            raise InputError(f"{path.name} is too large for a file of words.", parameter="words")
+        found = msgspec.json.decode(content, type=OwnerWords)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        text = shortened(str(error))
+        raise InputError(f"{path.name} cannot be used: {text}.", parameter="words", remedy=remedy) from None
+    out: dict[str, Any] = msgspec.to_builtins(found)
+    return out

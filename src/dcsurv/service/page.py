@@ -74,7 +74,7 @@ def page_files(languages: Path | None = None) -> dict[str, PageFile]:
     >>> files["words/de.json"].media_type
     'application/json; charset=utf-8'
     """
-    words = read_words(languages)
+    words = read_languages(languages)
     names = json.dumps({code: one["language"] for code, one in words.items()}, ensure_ascii=False)
     page = _page_with(_OVER_HTTP)
     texts = {"": page.replace('data-languages=""', f'data-languages="{html.escape(names)}"')}
@@ -119,7 +119,7 @@ def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, lan
     for text in code:
         if "</script" in text.lower() or "<!--" in text:
             raise ValueError("a script that is put into the page may not hold the end of a script.")
-    held = {"words": read_words(languages), **data}
+    held = {"words": read_languages(languages), **data}
     blocks = [f'<script type="application/json" id="{html.escape(key)}">{_json(one)}</script>' for key, one in held.items()]
     blocks += [f"<script>{text}</script>" for text in code]
     policy = (
@@ -134,7 +134,7 @@ def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, lan
     return page.replace("</body>", "\n".join(blocks) + "\n</body>")
 
 
-def read_words(languages: Path | None = None) -> dict[str, Words]:
+def read_languages(languages: Path | None = None) -> dict[str, Words]:
     """Return the words of each language, English first; what a language does not have is there in English.
 
     Parameters
@@ -154,8 +154,8 @@ def read_words(languages: Path | None = None) -> dict[str, Words]:
 
     Examples
     --------
-    >>> from dcsurv.service import read_words
-    >>> list(read_words())
+    >>> from dcsurv.service import read_languages
+    >>> list(read_languages())
     ['en', 'de']
     """
     english: Words = json.loads(_read("words/en.json"))

@@ -27,8 +27,8 @@ const Curve = (() => {
   }
 
   // `lines`: [{ times, curve, followed, kind: "now" | "then", name }], the last on top.
-  function draw(place, lines, unit, title) {
-    const width = Math.max(280, Math.round(place.clientWidth) || 600);
+  function draw(place, lines, unit, title, given) {
+    const width = given || Math.max(280, Math.round(place.clientWidth) || 600);
     const last = Math.max(...lines.map((one) => one.times[one.times.length - 1]));
     const x = (time) => LEFT + (time / last) * (width - LEFT - RIGHT);
     const y = (share) => TOP + (1 - share) * (HEIGHT - TOP - BOTTOM);

@@ -5,7 +5,9 @@
   const engine = window.dcsurvEngine;
   const { make } = Form;
   const WAIT = 150, EARLIER = 8; // milliseconds without a change before the engine is asked; earlier states on offer
+  const STEPS = 120, BEYOND = 1.5, PAPER = 880; // of the curve; how wide it is drawn for paper
   let models = [], card = null, chosen = null; // which there are, the card of one, and which of several it is
+  let written = null; // the card as its owner wrote it; `card` has it in the reader's language
   let now = null, before = null; // the present state { values, answer, patient }, and the one to compare with
   let kept = [], earlier = []; // states on offer
   let last = null, settled = true; // the last state that was shown, and whether typing has ended since then
@@ -38,7 +40,9 @@
     by("drawing").addEventListener("pointermove", (event) => Results.read(card, event));
     by("token-form").addEventListener("submit", unlock);
     by("model").addEventListener("change", () => open(models[by("model").value]));
-    new ResizeObserver(() => { if (now && !matchMedia("print").matches) show(false); }).observe(by("results"));
+    new ResizeObserver(() => { if (!matchMedia("print").matches) show(false); }).observe(by("results"));
+    window.addEventListener("beforeprint", () => { if (now) Results.curve(card, states(), PAPER); });
+    window.addEventListener("afterprint", () => show(false));
     await enter();
   }
 
@@ -64,13 +68,13 @@
 
   async function open(model) {
     try {
-      card = await engine.card(model);
+      written = await engine.card(model);
     } catch (problem) {
       trouble(problem, () => open(model));
       return;
     }
     [chosen, now, last, before, kept, earlier] = [model, null, null, null, [], []];
-    horizon = Math.floor((card.horizons.length - 1) / 2);
+    horizon = Math.floor((written.horizons.length - 1) / 2);
     dress();
     Form.write({});
     changed();
@@ -88,16 +92,17 @@
 
   // Everything that depends on the card and the language, but not on a patient.
   function dress() {
-    const title = Words.own(card.title) || Words.say("title", { name: card.name.replace(/_/g, " ") });
+    card = Words.translated(written);
+    const title = card.title || Words.say("title", { name: card.name.replace(/_/g, " ") });
     document.title = title;
     by("title").textContent = title;
     by("under").textContent = Words.say("under", { patients: Words.number(card.training.patients) });
-    by("notice").textContent = Words.own(card.notice) || Words.say("notice");
+    by("notice").textContent = card.notice || Words.say("notice");
     by("patient-hint").textContent = Words.say("patient_hint");
     by("rest").hidden = card.policy.missing === "refuse";
     by("foot").replaceChildren(make("span", { class: "screen" }, Words.say("foot")),
       make("span", { class: "paper" }, `${Words.say("foot_print", { ...card, digest: card.digest || "–" })}. ${Words.say("printed", { date: Words.date() })}.`));
-    const called = (one) => Words.own(one.title) || one.name;
+    const called = (one) => one.title || one.name;
     by("model").replaceChildren(...models.map((one, k) => make("option", { value: k },
       models.some((two) => two !== one && called(two) === called(one)) ? `${called(one)} (${one.name} ${one.version})` : called(one))));
     by("model").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
@@ -145,12 +150,11 @@
     now = null;
   }
 
-  function span() {
-    const end = 1.5 * card.horizons[card.horizons.length - 1].time;
-    const times = card.curve_times.filter((time) => time <= end);
-    return times.length > 20 ? times : card.curve_times;
+  // The curve goes somewhat beyond the last horizon.
+  function request(values) {
+    const end = Math.min(card.last_time, BEYOND * card.horizons[card.horizons.length - 1].time);
+    return { patients: [values], times: Array.from({ length: STEPS + 1 }, (_, k) => (k * end) / STEPS) };
   }
-  const request = (values) => ({ patients: [values], times: span() });
 
   async function ask(values, mine) {
     by("results").setAttribute("aria-busy", "true");

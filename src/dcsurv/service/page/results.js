@@ -6,7 +6,7 @@ const Results = (() => {
   const featureOf = (card, name) => card.features.find((one) => one.name === name);
   let drawn = null, lines = [];
 
-  const eventOf = (card) => Words.own(card.event) || Words.say("event");
+  const eventOf = (card) => card.event || Words.say("event");
   const risk = (patient, k) => 1 - patient.horizons[k].survival;
   const bandOf = (patient, k, digits) => {
     const one = patient.horizons[k];
@@ -14,7 +14,7 @@ const Results = (() => {
       ? [Words.people(1 - one.upper), Words.people(1 - one.lower)]
       : `${Words.percent(1 - one.upper, digits)} – ${Words.percent(1 - one.lower, digits)}`;
   };
-  const freeOf = (card) => Words.own(card.event_free) || Words.say("event_free");
+  const freeOf = (card) => card.event_free || Words.say("event_free");
   const brief = (card, { patient, answer }, k) =>
     Words.say("brief", { n: Words.people(risk(patient, k)), within: Words.within_horizon(answer.horizons[k], card.time_unit) });
   function sentence(card, patient, k, horizon) {
@@ -80,9 +80,9 @@ const Results = (() => {
   }
 
   const axisTitle = (card) => Words.say("curve_axis", { free: Words.capital(freeOf(card)) });
-  function curve(card, states) {
+  function curve(card, states, width) {
     lines = states.map(({ answer, patient, kind, name }) => ({ times: answer.times, curve: patient.curve, followed: patient.followed_to, kind, name }));
-    drawn = Curve.draw(by("drawing"), lines, card.time_unit, axisTitle(card));
+    drawn = Curve.draw(by("drawing"), lines, card.time_unit, axisTitle(card), width);
     read(card);
     const now = states[states.length - 1];
     const key = [];
@@ -200,8 +200,8 @@ const Results = (() => {
     const text = Words.say(small ? "why_none" : effect > 0 ? "why_up" : "why_down", { points: Words.points(effect) });
     const fill = make("span", { class: effect > 0 ? "up" : "down" });
     fill.style.setProperty("--size", small ? 0 : Math.abs(effect) / largest);
-    return make("li", {}, make("span", { class: "what" }, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("span", { class: "how" }, text));
+    return make("li", {}, make("span", { class: "what" }, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("span", { class: "how screen" }, text), make("span", { class: "how paper" }, difference(effect)));
   }
 
-  return { show, brief, read, fieldNotes, changes, differences, why, table };
+  return { show, curve, brief, read, fieldNotes, changes, differences, why, table };
 })();

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from dcsurv.service.served import ServedModel
 
 import dcsurv
 from dcsurv.datasets import load_metabric, load_support
-from dcsurv.messages import InputError
 from dcsurv.service import Policy, Problem, write_calculator
 from dcsurv.service.inside import what_it_tells
+from dcsurv.service.served import ServedModel
 from test_cli import run
 
 GUARD = 600_000  # milliseconds after which a page that hangs is given up
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "calculator"
 WORDS = {
-    "title": {"en": "After breast cancer", "de": "Nach Brustkrebs"},
+    "title": "After breast cancer",
     "notice": "For the study only.",
     "features": {"age": {"label": "Age at diagnosis", "unit": "years"}},
+    "languages": {"de": {"title": "Nach Brustkrebs"}},
 }
 
 
@@ -318,7 +317,7 @@ def test_words_that_are_not_the_models_are_refused(models, tmp_path):
     for text, complaint in {
         "{": "cannot be used",
         '{"titel": "x"}': "unknown field",
-        '{"title": {"de": 3}}': "cannot be used",
+        '{"title": 3}': "cannot be used",
         '{"features": {"Age": {}}}': "Did you mean 'age'?",
         '{"features": {"age": {"levels": {"IV": "four"}}}}': "'IV' is no level of 'age'",
     }.items():

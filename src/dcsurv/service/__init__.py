@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dcsurv.service.calculator import CalculatorFile, write_calculator
 from dcsurv.service.card import model_card
 from dcsurv.service.limits import Limits
-from dcsurv.service.page import assemble, page_files, read_words
+from dcsurv.service.page import SERVED_POLICY, PageFile, assemble, page_files, read_languages
 from dcsurv.service.policy import Policy
 from dcsurv.service.problems import Problem
 from dcsurv.service.store import ModelStore
@@ -20,18 +20,20 @@ if TYPE_CHECKING:
 _SERVING = {"Access": "dcsurv.service.guard", "make_app": "dcsurv.service.app"}
 
 __all__ = [
+    "SERVED_POLICY",
     "Access",
     "CalculatorFile",
     "Limits",
     "ModelStore",
+    "PageFile",
     "Policy",
     "Problem",
     "assemble",
     "make_app",
     "model_card",
     "page_files",
+    "read_languages",
     "read_owner_words",
-    "read_words",
     "write_calculator",
 ]
 

@@ -74,7 +74,7 @@ def page_files(languages: Path | None = None) -> dict[str, PageFile]:
     >>> files["words/de.json"].media_type
     'application/json; charset=utf-8'
     """
-    words = read_words(languages)
+    words = read_languages(languages)
     names = json.dumps({code: one["language"] for code, one in words.items()}, ensure_ascii=False)
     page = _page_with(_OVER_HTTP)
     texts = {"": page.replace('data-languages=""', f'data-languages="{html.escape(names)}"')}
@@ -128,7 +128,7 @@ def assemble(
     for text in code:
         if "</script" in text.lower() or "<!--" in text:
             raise ValueError("a script that is put into the page may not hold the end of a script.")
-    words = read_words(languages)
+    words = read_languages(languages)
     if language is not None and language not in words:
         known = f"There are {listed(list(words))}."
         raise InputError(f"the page has no words in {shortened(repr(language))}.", parameter="language", remedy=known)
@@ -154,7 +154,7 @@ def assemble(
     return page.replace("</body>", "\n".join(blocks) + "\n</body>")
 
 
-def read_words(languages: Path | None = None) -> dict[str, Words]:
+def read_languages(languages: Path | None = None) -> dict[str, Words]:
     """Return the words of each language, English first; what a language does not have is there in English.
 
     Parameters
@@ -174,8 +174,8 @@ def read_words(languages: Path | None = None) -> dict[str, Words]:
 
     Examples
     --------
-    >>> from dcsurv.service import read_words
-    >>> list(read_words())
+    >>> from dcsurv.service import read_languages
+    >>> list(read_languages())
     ['en', 'de']
     """
     english: Words = json.loads(_read("words/en.json"))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 
 from dcsurv.messages import InputError, did_you_mean, listed, shortened
 
 _LARGEST = 1_000_000  # bytes
-_ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-_LongText = Annotated[str, msgspec.Meta(min_length=1, max_length=5000)]
-# One text, or one by language: {"en": "Age", "de": "Alter"}.
-_Short: TypeAlias = _ShortText | dict[str, _ShortText]
-_Long: TypeAlias = _LongText | dict[str, _LongText]
+_Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Long = Annotated[str, msgspec.Meta(min_length=1, max_length=5000)]
 
 
 class FeatureWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -27,13 +24,20 @@ class FeatureWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     levels: dict[str, _Short] = {}
 
 
-class OwnerWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ModelWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What the owner says of a model."""
 
     title: _Short | None = None
     notice: _Long | None = None
     event: _Short | None = None
+    event_free: _Short | None = None
     features: dict[str, FeatureWords] = {}
+
+
+class OwnerWords(ModelWords, forbid_unknown_fields=True, omit_defaults=True):
+    """What the owner says of a model, and the same in other languages by their codes."""
+
+    languages: dict[str, ModelWords] = {}
 
 
 def read_owner_words(path: Path) -> dict[str, Any]:
@@ -42,8 +46,9 @@ def read_owner_words(path: Path) -> dict[str, Any]:
     Parameters
     ----------
     path : Path
-        The file: ``title``, ``notice``, ``event``, and ``features`` with ``label``, ``unit``, ``help`` and ``levels``.
-        Each is a text, or texts by language: ``{"en": "Age", "de": "Alter"}``.
+        The file: ``title``, ``notice``, ``event`` (what 34 of 100 people will do: ``die``), ``event_free`` (what the
+        others are: ``alive``), and ``features`` with ``label``, ``unit``, ``help`` and ``levels``. ``languages`` has
+        the same once more for each further language, by its code.
 
     Returns
     -------
@@ -65,7 +70,7 @@ def read_owner_words(path: Path) -> dict[str, Any]:
     ...     read_owner_words(path)
     {'title': 'Breast cancer', 'features': {'age': {'unit': 'years'}}}
     """
-    remedy = "It is a JSON object with title, notice, event and features; see the documentation of the service."
+    remedy = "It is a JSON object with title, notice, event, event_free, features and languages; see the documentation of the service."
     try:
         content = path.read_bytes()
         if len(content) > _LARGEST:

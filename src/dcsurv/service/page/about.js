@@ -21,12 +21,12 @@ const About = (() => {
       make("div", {}, make("dt", {}, name), make("dd", {}, ...paragraphs(all))))));
   }
 
-  const sentence = (text) => { const own = Words.said(text); return own.charAt(0).toUpperCase() + own.slice(1); };
+  const sentence = (text) => Words.capital(Words.said(text));
 
   function what(card) {
     const out = [card.meaning ? `${card.model}: ${Words.said(card.meaning)}.` : card.model];
-    const parts = card.made_of.map((one) => `${Words.said(one.meaning)} (${Words.percent(one.weight, 0)})`);
-    return parts.length ? [...out, Words.say("about_made", { parts: Words.list(parts) })] : out;
+    const parts = card.made_of.map((one) => make("li", {}, `${Words.percent(one.weight, 0)} ${Words.said(one.meaning)}`));
+    return parts.length ? [...out, Words.say("about_made"), make("ul", {}, ...parts)] : out;
   }
 
   function whom(card) {

@@ -27,8 +27,8 @@ const Curve = (() => {
   }
 
   // `lines`: [{ times, curve, followed, kind: "now" | "then", name }], the last on top.
-  function draw(place, lines, card) {
-    const width = Math.max(280, Math.round(place.clientWidth) || 600);
+  function draw(place, lines, unit, title, given) {
+    const width = given || Math.max(280, Math.round(place.clientWidth) || 600);
     const last = Math.max(...lines.map((one) => one.times[one.times.length - 1]));
     const x = (time) => LEFT + (time / last) * (width - LEFT - RIGHT);
     const y = (share) => TOP + (1 - share) * (HEIGHT - TOP - BOTTOM);
@@ -36,12 +36,12 @@ const Curve = (() => {
     svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", Words.say("curve_name"));
-    add(svg, "text", { x: 0, y: 14, class: "axis-title" }, Words.say("curve_axis"));
+    add(svg, "text", { x: 0, y: 14, class: "axis-title" }, title);
     for (const share of [0, 0.25, 0.5, 0.75, 1]) {
       add(svg, "line", { x1: LEFT, x2: width - RIGHT, y1: y(share), y2: y(share), class: share ? "grid" : "axis" });
       add(svg, "text", { x: LEFT - 8, y: y(share) + 4, class: "end" }, Words.number(100 * share));
     }
-    const axis = ticks(last, card.time_unit, width - LEFT - RIGHT);
+    const axis = ticks(last, unit, width - LEFT - RIGHT);
     for (const [time, label] of axis.marks) {
       add(svg, "line", { x1: x(time), x2: x(time), y1: y(0), y2: y(0) + 5, class: "axis" });
       add(svg, "text", { x: x(time), y: y(0) + 20, class: "middle" }, label);
@@ -66,7 +66,7 @@ const Curve = (() => {
       if (lines.length > 1) {
         const other = lines.find((two) => two !== one).curve.survival[end];
         const up = one.curve.survival[end] > other || (one.curve.survival[end] === other && one.kind === "now");
-        add(svg, "text", { x: width - RIGHT, y: y(one.curve.survival[end]) + (up ? -7 : 17), class: `end name ${one.kind}` }, one.name);
+        add(svg, "text", { x: width - RIGHT, y: y(one.curve.survival[end]) + (up ? -9 : 19), class: `end name ${one.kind}` }, one.name);
       }
     }
     place.replaceChildren(svg);

@@ -1,7 +1,7 @@
 "use strict";
 // The form that the card of a model describes. A value is undefined (not given yet), null (unknown), a number or a level.
 const Form = (() => {
-  const RADIOS = 5, LETTERS = 44; // more levels, or longer ones, are chosen from a list
+  const RADIOS = 5, LETTERS = 44, LONG = 10; // more levels, or longer ones, are chosen from a list; a long form has more fields
   let fields = [];
 
   function make(name, attributes = {}, ...children) {
@@ -15,18 +15,17 @@ const Form = (() => {
   }
 
   // What a feature is called: by its owner, or its name as a table has it.
-  const nameOf = (feature) => Words.own(feature.label) || feature.name.replace(/_/g, " ");
+  const nameOf = (feature) => feature.label || feature.name.replace(/_/g, " ");
   function valueOf(feature, value) {
     if (value === null || value === undefined) return Words.say("unknown");
-    if (feature.kind === "number") return [Words.typed(value), Words.own(feature.unit)].filter(Boolean).join(" ");
-    const own = Words.own(feature.level_labels[value]);
-    return own || (["yes", "no"].includes(value) ? Words.say(value) : value);
+    if (feature.kind === "number") return [Words.typed(value), feature.unit].filter(Boolean).join(" ");
+    return feature.level_labels[value] || (["yes", "no"].includes(value) ? Words.say(value) : value);
   }
 
   function numberField(feature, k, asks, changed) {
     const input = make("input", { id: `f${k}`, inputmode: "decimal", autocomplete: "off", "aria-describedby": `h${k} s${k}` });
     const unknown = asks && make("input", { type: "checkbox", id: `u${k}` });
-    const unit = Words.own(feature.unit);
+    const unit = feature.unit;
     const row = make("div", { class: "row" }, input, ...(unit ? [make("span", { class: "unit", "aria-hidden": "true" }, unit)] : []));
     if (unknown) {
       row.append(make("label", { class: "unknown" }, unknown, ` ${Words.say("unknown")}`, make("span", { class: "unseen" }, `: ${nameOf(feature)}`)));
@@ -82,11 +81,13 @@ const Form = (() => {
     const asks = card.policy.missing !== "refuse";
     fields = card.features.map((feature, k) => {
       const field = (feature.kind === "number" ? numberField : choiceField)(feature, k, asks, changed);
-      const hint = make("p", { class: "hint", id: `h${k}` }, [rangeOf(feature), Words.own(feature.help)].filter(Boolean).join(". "));
+      const lines = [feature.help, rangeOf(feature)].filter(Boolean).map((text) => make("span", {}, text));
+      const hint = make("p", { class: "hint", id: `h${k}` }, ...lines);
       const said = make("p", { class: "said", id: `s${k}` });
       const box = make(field.group ? "fieldset" : "div", { class: "field" }, ...field.parts, hint, said);
       return Object.assign(field, { feature, box, said });
     });
+    place.closest("section").classList.toggle("long", fields.length > LONG);
     place.replaceChildren(...fields.map((one) => one.box));
   }
 
@@ -95,7 +96,7 @@ const Form = (() => {
     const values = {}, open = [], wrong = [];
     for (const field of fields) {
       const found = field.read();
-      mark(field, found.fault || "", "error");
+      if (found.fault || field.box.dataset.said === "error") mark(field, found.fault || "", "error");
       if (found.fault) wrong.push(field.feature);
       else if (found.value === undefined) open.push(field.feature);
       values[field.feature.name] = found.fault ? undefined : found.value;

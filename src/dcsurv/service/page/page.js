@@ -5,9 +5,12 @@
   const engine = window.dcsurvEngine;
   const { make } = Form;
   const WAIT = 150, EARLIER = 8; // milliseconds without a change before the engine is asked; earlier states on offer
-  let card = null, chosen = null; // the card, and which of several models
+  const STEPS = 120, BEYOND = 1.5, PAPER = 880; // of the curve; how wide it is drawn for paper
+  let models = [], card = null, chosen = null; // which there are, the card of one, and which of several it is
+  let written = null; // the card as its owner wrote it; `card` has it in the reader's language
   let now = null, before = null; // the present state { values, answer, patient }, and the one to compare with
   let kept = [], earlier = []; // states on offer
+  let last = null, settled = true; // the last state that was shown, and whether typing has ended since then
   let horizon = 0, turn = 0, timer = 0, whyTurn = 0;
 
   const states = () => {
@@ -17,12 +20,14 @@
   const copy = () => ({ ...Form.read().values });
 
   async function start() {
-    await Words.use(Words.preferred());
+    const language = Words.preferred();
+    Words.use(language, await Words.load(language));
     const choice = by("language");
     choice.replaceChildren(...Object.entries(Words.languages).map(([code, name]) => make("option", { value: code, lang: code }, name)));
     choice.value = Words.language();
     choice.addEventListener("change", () => speak(choice.value));
     by("form").addEventListener("submit", (event) => event.preventDefault());
+    by("form").addEventListener("change", () => { settled = true; });
     by("rest").addEventListener("click", () => fill((feature, value) => (value === undefined ? null : value)));
     by("example").addEventListener("click", () => fill(typical));
     by("clear").addEventListener("click", () => { fill(() => undefined); Form.focus(card.features[0].name); });
@@ -34,22 +39,20 @@
     by("at").addEventListener("input", () => Results.read(card));
     by("drawing").addEventListener("pointermove", (event) => Results.read(card, event));
     by("token-form").addEventListener("submit", unlock);
-    by("model").addEventListener("change", () => open(JSON.parse(by("model").value)));
-    new ResizeObserver(() => { if (now && !matchMedia("print").matches) show(false); }).observe(by("results"));
+    by("model").addEventListener("change", () => open(models[by("model").value]));
+    new ResizeObserver(() => { if (!matchMedia("print").matches) show(false); }).observe(by("results"));
+    window.addEventListener("beforeprint", () => { if (now) Results.curve(card, states(), PAPER); });
+    window.addEventListener("afterprint", () => show(false));
     await enter();
   }
 
   async function enter() {
     try {
-      const { models } = await engine.models();
+      ({ models } = await engine.models());
       by("token-section").hidden = true;
       by("model-choice").hidden = models.length < 2;
-      by("model").replaceChildren(...models.map((one) => make("option", { value: JSON.stringify({ name: one.name, version: one.version }) },
-        `${Words.own(one.title) || one.name}${models.some((two) => two !== one && two.name === one.name) ? `, ${one.version}` : ""}`)));
       const first = models.find((one) => one.default) || models[0];
-      const wanted = { name: first.name, version: first.version };
-      by("model").value = JSON.stringify(wanted);
-      await open(models.length > 1 ? wanted : null);
+      await open(models.length > 1 ? { name: first.name, version: first.version } : null);
     } catch (problem) {
       trouble(problem, enter);
     }
@@ -65,21 +68,22 @@
 
   async function open(model) {
     try {
-      card = await engine.card(model);
+      written = await engine.card(model);
     } catch (problem) {
       trouble(problem, () => open(model));
       return;
     }
-    [chosen, now, before, kept, earlier] = [model, null, null, [], []];
-    horizon = Math.floor((card.horizons.length - 1) / 2);
+    [chosen, now, last, before, kept, earlier] = [model, null, null, null, [], []];
+    horizon = Math.floor((written.horizons.length - 1) / 2);
     dress();
     Form.write({});
     changed();
   }
 
   async function speak(language) {
-    const values = card && copy();
-    await Words.use(language);
+    const found = await Words.load(language);
+    const values = card && copy(); // numbers as they are typed are read in the language so far
+    Words.use(language, found);
     if (!card) return;
     dress();
     Form.write(values);
@@ -88,15 +92,20 @@
 
   // Everything that depends on the card and the language, but not on a patient.
   function dress() {
-    const title = Words.own(card.title) || Words.say("title", { name: card.name.replace(/_/g, " ") });
+    card = Words.translated(written);
+    const title = card.title || Words.say("title", { name: card.name.replace(/_/g, " ") });
     document.title = title;
     by("title").textContent = title;
     by("under").textContent = Words.say("under", { patients: Words.number(card.training.patients) });
-    by("notice").textContent = Words.own(card.notice) || Words.say("notice");
+    by("notice").textContent = card.notice || Words.say("notice");
     by("patient-hint").textContent = Words.say("patient_hint");
     by("rest").hidden = card.policy.missing === "refuse";
     by("foot").replaceChildren(make("span", { class: "screen" }, Words.say("foot")),
       make("span", { class: "paper" }, `${Words.say("foot_print", { ...card, digest: card.digest || "–" })}. ${Words.say("printed", { date: Words.date() })}.`));
+    const called = (one) => one.title || one.name;
+    by("model").replaceChildren(...models.map((one, k) => make("option", { value: k },
+      models.some((two) => two !== one && called(two) === called(one)) ? `${called(one)} (${one.name} ${one.version})` : called(one))));
+    by("model").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
     Form.build(by("form"), card, changed);
     by("horizons").replaceChildren(...card.horizons.map((one, k) => {
       const input = make("input", { type: "radio", name: "horizon", value: k, checked: k === horizon });
@@ -121,7 +130,7 @@
     const { values, open: missing, wrong } = Form.read();
     clearTimeout(timer);
     turn += 1;
-    given(values);
+    given(values, null);
     if (wrong.length || missing.length) {
       const names = missing.slice(0, 4).map(Form.nameOf).concat(missing.length > 4 ? ["…"] : []);
       const text = wrong.length ? Words.say("waiting_wrong")
@@ -136,16 +145,16 @@
     by("waiting").textContent = text;
     by("summary").textContent = text;
     by("trouble").replaceChildren();
+    by("brief").hidden = true;
     by("found").hidden = true;
     now = null;
   }
 
-  function span() {
-    const end = 1.5 * card.horizons[card.horizons.length - 1].time;
-    const times = card.curve_times.filter((time) => time <= end);
-    return times.length > 20 ? times : card.curve_times;
+  // The curve goes somewhat beyond the last horizon.
+  function request(values) {
+    const end = Math.min(card.last_time, BEYOND * card.horizons[card.horizons.length - 1].time);
+    return { patients: [values], times: Array.from({ length: STEPS + 1 }, (_, k) => (k * end) / STEPS) };
   }
-  const request = (values) => ({ patients: [values], times: span() });
 
   async function ask(values, mine) {
     by("results").setAttribute("aria-busy", "true");
@@ -153,7 +162,7 @@
       const answer = await engine.predict(request(values), chosen);
       if (mine !== turn) return; // an answer to what is no longer in the form
       remember(values);
-      now = { values, answer, patient: answer.patients[0] };
+      now = last = { values, answer, patient: answer.patients[0] };
       Form.markAll(Results.fieldNotes(card, now.patient), "note");
       by("waiting").textContent = "";
       by("trouble").replaceChildren();
@@ -165,9 +174,14 @@
       by("results").removeAttribute("aria-busy");
     }
   }
+  // What was shown becomes an earlier state, but not with every letter that is typed into one field.
   function remember(values) {
-    if (!now || !Results.changes(card, now.values, values).length) return;
-    earlier = [{ ...now, next: values }, ...earlier].slice(0, EARLIER);
+    const names = (one, two) => Results.changes(card, one, two).map((change) => change.feature).join();
+    if (!last || !names(last.values, values)) return;
+    const newest = earlier[0];
+    if (!settled && newest && newest !== before && names(newest.values, newest.next) === names(last.values, values)) newest.next = values;
+    else earlier = [{ ...last, next: values }, ...earlier].slice(0, EARLIER);
+    settled = false;
   }
 
   function refused(problem, again) {
@@ -206,6 +220,9 @@
     if (!now) return;
     const summary = Results.show(card, states(), horizon);
     if (aloud) by("summary").textContent = summary;
+    given(now.values, before && states()[0]);
+    by("brief").hidden = false;
+    by("brief").textContent = Results.brief(card, now, horizon);
     by("differences").replaceChildren(...Results.differences(card, states()));
     by("keep").textContent = Words.say("keep", { name: String.fromCharCode(65 + (kept.length % 26)) });
     by("back").hidden = !before || !Results.changes(card, before.values, now.values).length;
@@ -248,10 +265,12 @@
     }
   }
 
-  // The values as text, for paper.
-  function given(values) {
+  // The values as text, for paper; those that differ from another state with both.
+  function given(values, other) {
+    const text = (one, all) => (all[one.name] === undefined ? "–" : Form.valueOf(one, all[one.name]));
+    const both = (one) => `${other.name}: ${text(one, other.values)}, ${Words.say("now")}: ${text(one, values)}`;
     by("given").replaceChildren(...card.features.map((one) => make("div", {}, make("dt", {}, Form.nameOf(one)),
-      make("dd", {}, values[one.name] === undefined ? "–" : Form.valueOf(one, values[one.name])))));
+      make("dd", {}, other && other.values[one.name] !== values[one.name] ? both(one) : text(one, values)))));
   }
 
   start();

@@ -6,7 +6,7 @@ const Results = (() => {
   const featureOf = (card, name) => card.features.find((one) => one.name === name);
   let drawn = null, lines = [];
 
-  const eventOf = (card) => Words.own(card.event) || Words.say("event");
+  const eventOf = (card) => card.event || Words.say("event");
   const risk = (patient, k) => 1 - patient.horizons[k].survival;
   const bandOf = (patient, k, digits) => {
     const one = patient.horizons[k];
@@ -14,6 +14,9 @@ const Results = (() => {
       ? [Words.people(1 - one.upper), Words.people(1 - one.lower)]
       : `${Words.percent(1 - one.upper, digits)} – ${Words.percent(1 - one.lower, digits)}`;
   };
+  const freeOf = (card) => card.event_free || Words.say("event_free");
+  const brief = (card, { patient, answer }, k) =>
+    Words.say("brief", { n: Words.people(risk(patient, k)), within: Words.within_horizon(answer.horizons[k], card.time_unit) });
   function sentence(card, patient, k, horizon) {
     const share = risk(patient, k), n = Words.people(share);
     return Words.say("of_100", { n, count: Math.round(100 * share), event: eventOf(card), within: Words.within_horizon(horizon, card.time_unit) });
@@ -46,8 +49,9 @@ const Results = (() => {
     const text = make("div", { class: "words" });
     if (named) text.append(make("p", { class: `name ${state.kind}` }, state.name));
     text.append(make("p", { class: "lead" }, sentence(card, state.patient, k, horizon)));
+    text.append(make("p", { class: "rest" }, Words.say("rest_100", { n: Words.people(1 - risk(state.patient, k)), free: freeOf(card) })));
     if (band) text.append(make("p", { class: "soft" }, Words.say("band", { level: levelOf(state.answer), lower: band[0], upper: band[1] })));
-    if (!named) text.append(make("p", { class: "fine screen" }, band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band")));
+    if (!named) text.append(make("p", { class: "fine" }, band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band")));
     return make("div", { class: "state" }, Icons.draw(risk(state.patient, k), state.kind), text);
   }
 
@@ -75,9 +79,10 @@ const Results = (() => {
     return [make("div", { class: "warning" }, make("h3", {}, Words.say("notes_title")), make("ul", {}, ...texts.map((text) => make("li", {}, text))))];
   }
 
-  function curve(card, states) {
+  const axisTitle = (card) => Words.say("curve_axis", { free: Words.capital(freeOf(card)) });
+  function curve(card, states, width) {
     lines = states.map(({ answer, patient, kind, name }) => ({ times: answer.times, curve: patient.curve, followed: patient.followed_to, kind, name }));
-    drawn = Curve.draw(by("drawing"), lines, card);
+    drawn = Curve.draw(by("drawing"), lines, card.time_unit, axisTitle(card), width);
     read(card);
     const now = states[states.length - 1];
     const key = [];
@@ -96,7 +101,7 @@ const Results = (() => {
       const band = one.curve.lower ? ` ${Words.say("curve_band", { lower: value(one.curve.lower), upper: value(one.curve.upper) })}` : "";
       return `${lines.length > 1 ? `${one.name}: ` : ""}${value(one.curve.survival)}${band}`;
     });
-    by("read").textContent = Words.say("curve_at", { time: Words.duration(time, card.time_unit), share: said.join(", ") });
+    by("read").textContent = Words.say("curve_at", { time: Words.duration(time, card.time_unit), share: said.join(", "), free: freeOf(card) });
     by("at").setAttribute("aria-valuetext", by("read").textContent);
   }
 
@@ -109,16 +114,16 @@ const Results = (() => {
   const under = (text) => (text ? make("span", { class: "under" }, text) : "");
 
   function curveTable(card, states) {
-    const heads = [Words.say("time"), ...states.map((one) => (states.length > 1 ? one.name : Words.say("event_free")))];
+    const heads = [Words.say("time"), ...states.map((one) => (states.length > 1 ? one.name : Words.capital(freeOf(card))))];
     const last = lines[lines.length - 1];
     if (states.length === 1 && last.curve.lower) heads.push(Words.say("band_column", { level: levelOf(states[0].answer) }));
-    const rows = drawn.ticks.map((time) => {
+    const rows = drawn.ticks.slice(1).map((time) => {
       const value = (values) => Words.percent(Curve.at(last.times, values, time));
       const row = [Words.duration(time, card.time_unit), ...lines.map((one) => Words.percent(Curve.at(one.times, one.curve.survival, time)))];
       if (heads.length > row.length) row.push(`${value(last.curve.lower)} – ${value(last.curve.upper)}`);
       return row;
     });
-    return table(Words.say("curve_axis"), heads, rows);
+    return table(axisTitle(card), heads, rows);
   }
 
   function difference(share) {
@@ -130,7 +135,7 @@ const Results = (() => {
     const names = now.answer.horizons.map((one) => Words.horizon(one, card.time_unit));
     if (states.length === 1) {
       const band = now.answer.level !== null;
-      const heads = [Words.say("within_column"), Words.say("risk_column"), ...(band ? [Words.say("band_column", { level: levelOf(now.answer) })] : []), Words.say("event_free")];
+      const heads = [Words.say("within_column"), Words.say("risk_column"), ...(band ? [Words.say("band_column", { level: levelOf(now.answer) })] : []), Words.capital(freeOf(card))];
       const rows = names.map((name, k) => [name, Words.percent(risk(now.patient, k)), ...(band ? [bandOf(now.patient, k, 1)] : []), Words.percent(1 - risk(now.patient, k))]);
       return table(Words.say("risks_caption"), heads, rows);
     }
@@ -141,17 +146,20 @@ const Results = (() => {
 
   function times(card, states) {
     const now = states[states.length - 1].patient, unit = card.time_unit;
-    const each = (text) => (states.length > 1 ? states.map((one) => `${one.name}: ${text(one.patient)}`).join(" · ") : text(now));
+    const each = (text) => states.map((one) => {
+      const name = states.length > 1 ? [make("span", { class: `name ${one.kind}` }, one.name), " "] : [];
+      return make("dd", { class: "value" }, ...name, text(one.patient));
+    });
     const median = each((one) => (one.median === null ? Words.say("median_none") : Words.duration(one.median, unit)));
     const said = now.median === null
-      ? Words.say("median_none_text", { time: Words.duration(card.last_time, unit) })
+      ? Words.say("median_none_text", { time: Words.duration(card.last_time, unit), free: freeOf(card) })
       : Words.say("median", { event: eventOf(card), within: Words.within(now.median, unit) });
     const answer = states[states.length - 1].answer, last = answer.horizons[answer.horizons.length - 1];
     const mean = each((one) => Words.duration(one.mean, unit));
-    const tile = (label, value, text) => make("div", {}, make("dt", {}, label), make("dd", { class: "value" }, value), make("dd", {}, text));
+    const tile = (label, value, text) => make("div", {}, make("dt", {}, label), ...value, make("dd", {}, text));
     return [
       tile(Words.say("median_label"), median, said),
-      tile(Words.say("mean_label"), mean, Words.say("mean", { time: Words.horizon(last, unit) })),
+      tile(Words.say("mean_label"), mean, Words.say("mean", { time: Words.horizon(last, unit), free: freeOf(card) })),
     ];
   }
 
@@ -164,7 +172,7 @@ const Results = (() => {
     if (states.length < 2) return [];
     const found = changes(card, states[0].values, states[1].values);
     const rows = found.map((one) => [one.feature, one.old, one.new]);
-    const first = rows.length ? table(Words.say("compare_changed"), ["", ...states.map((one) => one.name)], rows) : make("p", {}, Words.say("compare_same"));
+    const first = rows.length ? table(Words.say("compare_changed"), [Words.say("patient_title"), ...states.map((one) => one.name)], rows) : make("p", {}, Words.say("compare_same"));
     return [first, make("p", { class: "fine" }, Words.say("compare_caution"))];
   }
 
@@ -192,8 +200,8 @@ const Results = (() => {
     const text = Words.say(small ? "why_none" : effect > 0 ? "why_up" : "why_down", { points: Words.points(effect) });
     const fill = make("span", { class: effect > 0 ? "up" : "down" });
     fill.style.setProperty("--size", small ? 0 : Math.abs(effect) / largest);
-    return make("li", {}, make("span", { class: "what" }, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("span", { class: "how" }, text));
+    return make("li", {}, make("span", { class: "what" }, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("span", { class: "how screen" }, text), make("span", { class: "how paper" }, difference(effect)));
   }
 
-  return { show, read, fieldNotes, noteText, changes, differences, why, table, eventOf };
+  return { show, curve, brief, read, fieldNotes, changes, differences, why, table };
 })();

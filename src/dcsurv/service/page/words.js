@@ -19,9 +19,9 @@ const Words = (() => {
     return "en";
   }
 
-  async function use(language) {
-    words = inside ? inside[language] : await (await fetch(`words/${language}.json`)).json();
-    code = language;
+  const load = async (language) => (inside ? inside[language] : (await fetch(`words/${language}.json`)).json());
+  function use(language, found) {
+    [code, words] = [language, found];
     document.documentElement.lang = code;
     sayings = Object.entries(words.said).map(([english, own]) => [pattern(english), own]);
     for (const element of document.querySelectorAll("[data-word]")) element.textContent = say(element.dataset.word);
@@ -35,10 +35,17 @@ const Words = (() => {
     return text.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
   }
 
-  // What the owner has written: one text, or one by language.
-  function own(text) {
-    if (text === null || text === undefined || typeof text === "string") return text || "";
-    return text[code] || text.en || Object.values(text)[0] || "";
+  // As the beginning of a sentence or a heading.
+  const capital = (text) => text.charAt(0).toLocaleUpperCase(code) + text.slice(1);
+
+  // A card with the owner's words in the reader's language, as far as there are any.
+  function translated(card) {
+    const own = card.languages[code] || {};
+    const features = card.features.map((one) => {
+      const { levels, ...rest } = (own.features || {})[one.name] || {};
+      return { ...one, ...rest, ...(levels ? { level_labels: { ...one.level_labels, ...levels } } : {}) };
+    });
+    return { ...card, ...own, features };
   }
 
   // A sentence of the service in the reader's language, if the file of words has it.
@@ -132,7 +139,7 @@ const Words = (() => {
   }
 
   return {
-    DAYS, languages, preferred, use, say, own, said, number, fixed, percent, typed, people, points, date, list, parse,
+    DAYS, languages, preferred, load, use, say, translated, said, capital, number, fixed, percent, typed, people, points, date, list, parse,
     readable, axisUnit, duration, within, horizon, within_horizon: (one, unit) => horizon(one, unit, "within_"), language: () => code,
   };
 })();

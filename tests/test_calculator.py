@@ -22,6 +22,7 @@ from test_cli import run
 GUARD = 600_000  # milliseconds after which a page that hangs is given up
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "calculator"
+FEATURES = ["EGFR", "MKI67", "age", "chemotherapy", "er_positive", "radiotherapy"]
 WORDS = {
     "title": "After breast cancer",
     "notice": "For the study only.",
@@ -46,9 +47,14 @@ def browser():
         chromium.close()
 
 
+def metabric() -> tuple[pd.DataFrame, Any]:
+    X, y = load_metabric(labels="measured")
+    return X[FEATURES], y
+
+
 @pytest.fixture(scope="module")
 def models() -> dict[str, Any]:
-    X, y = load_metabric(labels="measured")
+    X, y = metabric()
     ensemble = dcsurv.CalibratedEnsemble(n_members=2, seeds_per_member=1, random_state=0, time_unit="days")
     ensemble.set_params(estimator__max_epochs=5)
     many, outcome = load_support()
@@ -139,7 +145,7 @@ def answer_of(served: ServedModel, request: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", ["default", "recalibrated", "cox"])
 def test_a_browser_computes_what_the_service_answers(name, browser, models, folder):
-    X = load_support()[0] if name == "cox" else load_metabric(labels="measured")[0]
+    X = load_support()[0] if name == "cox" else metabric()[0]
     served = ServedModel(models[name], name, "1", "")
     last = served.last
     patients = [*records(X.iloc[1200:1500]), *odd_patients(X)]
@@ -164,7 +170,7 @@ def test_a_browser_computes_what_the_service_answers(name, browser, models, fold
 @pytest.mark.parametrize("name", ["default", "cox"])
 def test_a_browser_explains_as_python_does(name, browser, models, folder):
     """METABRIC has few features, and all coalitions; SUPPORT has many, and the same orders are sampled."""
-    X = load_support()[0] if name == "cox" else load_metabric(labels="measured")[0]
+    X = load_support()[0] if name == "cox" else metabric()[0]
     model = models[name]
     served = ServedModel(model, name, "1", "")
     row = X.iloc[[1300]]
@@ -223,7 +229,7 @@ def test_a_browser_refuses_what_the_service_refuses(browser, models, folder, tmp
     """Field by field, with the same codes; also where the owner refuses values that are unlike training."""
     strict = Policy(out_of_range="refuse", unknown_level="refuse", missing="refuse")
     write_calculator(models["default"], tmp_path / "strict.html", policy=strict)
-    X = load_metabric(labels="measured")[0]
+    X = metabric()[0]
     patient = records(X.head(1))[0]
     requests = [*bad_requests(patient), ("predict", {"patients": odd_patients(X)})]
     for path, policy in ((folder / "default.html", Policy()), (tmp_path / "strict.html", strict)):
@@ -278,7 +284,7 @@ def test_the_same_model_gives_the_same_bytes_and_no_row_of_a_patient(models, fol
     content = made.path.read_bytes()
     assert content == (folder / "default.html").read_bytes()
     assert made.size == len(content)
-    X = load_metabric(labels="measured")[0]
+    X = metabric()[0]
     made_up = pd.DataFrame(next(one.values for one in what_it_tells(models["default"]) if one.what == "made up"))
     numbers = [k for k, name in enumerate(X.columns) if X[name].dtype.kind == "f"]
     own = {tuple(row) for row in np.round(X.iloc[:, numbers].to_numpy(), 6)}

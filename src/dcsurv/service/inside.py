@@ -149,7 +149,7 @@ def told(model: SurvivalModel) -> list[str]:
         out.append(f"It was recalibrated with {plural(one.patients, 'patient')}, of whom {one.events:,} had the event.")
     if names := [one.text for one in of.get("table", [])]:
         out.append(f"Names of tables: {', '.join(names)}.")
-    if features := [f"{one.about}: {one.text}" for one in of.get("levels", [])]:
+    if features := [f"{one.about}: {one.text.replace('(about ', '(≈ ')}" for one in of.get("levels", [])]:
         out.append(f"Levels, and about how many patients have each: {'; '.join(features)}.")
     if numbers := [one.about for one in of.get("numbers", [])]:
         summed = "Mean, standard deviation and median, and round numbers between which all patients lie"

@@ -5,7 +5,7 @@ const dcsurvAnswering = (() => {
   const { Asking, Problem } = dcsurvAsking;
   const LENGTH = 8; // bytes that say how long the description is
   // Milliseconds of work after which others may have their turn, rows that are computed together, and mixtures kept.
-  const TURN = 40, ROWS_AT_ONCE = 128, MOST_KEPT = 50000;
+  const TURN = 40, ROWS_AT_ONCE = 256, MOST_KEPT = 50000;
 
   /** Round to six decimals as NumPy does, a half to the even neighbour; null where there is no number. */
   function rounded(value) {

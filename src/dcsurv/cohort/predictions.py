@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -397,9 +398,39 @@ def write_predictions(
             write(predicted)
             yield predictor.rows
         if predictor.rows == 0 and not may_be_empty:
-            raise CohortError(
-                f"{form.path.name} has column names but no rows.", remedy="Name a file with patients to predict."
-            )
+            raise _no_rows(form)
+
+
+def csv_parts(predictor: Predictor, form: TableFormat) -> Iterator[bytes]:
+    """Yield the predictions of a file as the bytes of a CSV file, in parts.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model and what is predicted.
+    form : TableFormat
+        How the file with the patients is read, from :func:`inspect_table`.
+
+    Yields
+    ------
+    bytes
+        What :func:`write_predictions` would write next; the names of the columns come with the first patients.
+    """
+    stream = io.BytesIO()
+    with _csv_writer(stream, predictor, form) as write:
+        for predicted in predictor.chunks(form):
+            write(predicted)
+            yield stream.getvalue()
+            stream.seek(0)
+            stream.truncate()
+    if predictor.rows == 0:
+        raise _no_rows(form)
+
+
+def _no_rows(form: TableFormat) -> CohortError:
+    return CohortError(
+        f"{form.path.name} has column names but no rows.", remedy="Name a file with patients to predict."
+    )
 
 
 @contextmanager

@@ -135,7 +135,7 @@ def _joined(chunks: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def inspect_table(
-    path: str | Path,
+    path: str | Path | TableFile,
     *,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -146,7 +146,7 @@ def inspect_table(
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or TableFile
         See :func:`read_table`.
     delimiter : str or None, default None
         What separates the columns of a text file: a character, or ``tab``, ``space``; guessed by default.
@@ -162,7 +162,7 @@ def inspect_table(
     TableFormat
         What :func:`read_chunks` needs.
     """
-    file = TableFile.find(Path(path))
+    file = path if isinstance(path, TableFile) else TableFile.find(Path(path))
     form = _inspect(file, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet)
     if form.kind == "csv" and has_grouped_digits(form):
         # A point decides for a whole column, so all of the file is looked at.

@@ -9,7 +9,7 @@ from typing import Any
 MEDIA_TYPE = "application/problem+json"
 
 
-class Problem(Exception):  # noqa: N818  (it is an answer, too)
+class Problem(Exception):
     """A request that is not answered as it was meant.
 
     Parameters

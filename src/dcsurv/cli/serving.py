@@ -1,0 +1,243 @@
+"""``dcsurv serve``: a model for people, as a page, and for programs, as an API."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcsurv.cli.app import command
+from dcsurv.cli.groups import OptionGroup, described
+from dcsurv.cli.shell import Shell, note
+from dcsurv.cohort import CohortError
+
+_TOKEN = "DCSURV_TOKEN"
+_LEAST_TOKEN = 16
+
+
+class UnlikeTraining(StrEnum):
+    """What is done with values unlike those of training."""
+
+    NOTE = "note"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class PlaceOptions(OptionGroup, panel="Where and for whom"):
+    """Where the service is asked, and who may ask."""
+
+    host: Annotated[
+        str,
+        described(
+            metavar="ADDRESS",
+            help="Address to listen on. Any but this machine's own needs a token, or --behind-proxy.",
+            show_default=True,
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        described(metavar="N", help="Port to listen on; 0: any that is free.", min=0, max=65535, show_default=True),
+    ] = 8765
+    token_file: Annotated[
+        Path | None,
+        described(
+            metavar="FILE",
+            help=f"File with the token that every request has to carry. Default: {_TOKEN} of the environment, if set.",
+        ),
+    ] = None
+    behind_proxy: Annotated[
+        bool,
+        described(
+            "--behind-proxy",
+            help="A reverse proxy in front decides who may ask, and says in X-Forwarded-For who it was.",
+        ),
+    ] = False
+    allowed_host: Annotated[
+        list[str] | None,
+        described(
+            metavar="NAME",
+            help="Name under which the service may be asked beside localhost. May be repeated.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnlikeOptions(OptionGroup, panel="Values unlike training"):
+    """What is done with values that the model has not learnt from."""
+
+    out_of_range: Annotated[
+        UnlikeTraining, described(help="Numbers outside the range of training.", show_default=True)
+    ] = UnlikeTraining.NOTE
+    unknown_level: Annotated[
+        UnlikeTraining, described(help="Levels that the model does not know.", show_default=True)
+    ] = UnlikeTraining.NOTE
+    missing: Annotated[UnlikeTraining, described(help="Values that are not known.", show_default=True)] = (
+        UnlikeTraining.NOTE
+    )
+
+
+@dataclass(frozen=True)
+class LimitOptions(OptionGroup, panel="Limits"):
+    """What the service bears."""
+
+    max_rows: Annotated[int, described(metavar="N", help="Patients of one JSON request.", min=1, show_default=True)] = (
+        10_000
+    )
+    max_body: Annotated[
+        int, described(metavar="MB", help="Size of one JSON request.", min=1, max=1000, show_default=True)
+    ] = 8
+    max_file: Annotated[
+        int, described(metavar="MB", help="Size of one CSV request.", min=1, max=100_000, show_default=True)
+    ] = 200
+    seconds: Annotated[
+        float, described(metavar="N", help="Time for one answer.", min=1, max=3600, show_default=True)
+    ] = 30.0
+    rate: Annotated[
+        float,
+        described(
+            metavar="N", help="Requests per second of one client address; 0: any.", min=0, max=1e6, show_default=True
+        ),
+    ] = 50.0
+    concurrent: Annotated[
+        int, described(metavar="N", help="Requests at the same time.", min=1, max=10_000, show_default=True)
+    ] = 256
+
+
+@command
+def serve(
+    path: Annotated[
+        Path, typer.Argument(help="Model file, or a folder of them: name@version.safetensors.", show_default=False)
+    ],
+    *,
+    words: Annotated[
+        Path | None,
+        described(
+            metavar="FILE",
+            help="JSON file with the owner's words: title, notice, event, labels and units of features.",
+        ),
+    ] = None,
+    languages: Annotated[
+        Path | None,
+        described(metavar="FOLDER", help="Folder with files of words for the page in further languages, such as fr.json."),
+    ] = None,
+    place: PlaceOptions,
+    unlike: UnlikeOptions,
+    limits: LimitOptions,
+    access_log: Annotated[
+        bool,
+        described(
+            "--access-log/--no-access-log",
+            help="Write a line for every request: method, path, status, time, number; nothing of a patient.",
+            show_default=True,
+            panel="Output",
+        ),
+    ] = True,
+    shell: Shell,
+) -> None:
+    """Serve a model as a risk calculator: a page for people, an API for programs; on this machine unless told otherwise.
+
+    A folder may hold several models: breast@2.safetensors is version 2 of breast, and without a sign the version is 1.
+    A file that is replaced is read again while the service goes on; one that cannot be used is left out, and what was
+    there before goes on answering. /openapi.json says how to ask, /health how it is. Ctrl-C or a signal to terminate
+    ends it when all that was asked is answered.
+    """
+    from dcsurv.messages import needs_extra
+
+    with needs_extra("A service", "serve"):
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+
+    from dcsurv.service import (
+        SERVED_POLICY,
+        Access,
+        Limits,
+        ModelStore,
+        Policy,
+        make_app,
+        page_files,
+        read_owner_words,
+    )
+    from dcsurv.service.server import bind, run
+
+    token = _token(place.token_file)
+    is_loopback = place.host in ("localhost", "::1") or place.host.startswith("127.")
+    if not is_loopback and token is None and not place.behind_proxy:
+        raise CohortError(
+            f"--host {place.host} can be asked from elsewhere, and there is no token.",
+            remedy=f"Name a file with one by --token-file, or set {_TOKEN}; or say --behind-proxy if a reverse proxy "
+            "in front decides who may ask.",
+        )
+    policy = Policy(unlike.out_of_range.value, unlike.unknown_level.value, unlike.missing.value)
+    bounds = Limits(
+        max_rows=limits.max_rows,
+        max_body=limits.max_body * 1_000_000,
+        max_file=limits.max_file * 1_000_000,
+        seconds=limits.seconds,
+        rate=limits.rate,
+        concurrent=limits.concurrent,
+    )
+    _log_to_stderr(access_log)
+    store = ModelStore(path, policy, {} if words is None else read_owner_words(words))
+    store.open()
+    bound = bind(place.host, place.port)
+    access = Access(token, _hosts(place, is_loopback), place.behind_proxy)
+    app = make_app(store, limits=bounds, access=access, page=page_files(languages), page_policy=SERVED_POLICY)
+    address = _address(place.host, bound.getsockname()[1])
+
+    def ready() -> None:
+        shell.say(f"{address} answers: {store.describe()}.")
+        shell.say(
+            f"Limits: {bounds.max_rows:,} patients and {limits.max_body} MB per request, {limits.max_file} MB per "
+            f"file, {bounds.seconds:g} s per answer, {bounds.rate:g} requests per second and address, "
+            f"{bounds.concurrent} at once."
+        )
+        shell.result({"address": address, "process": os.getpid(), "models": [one.identity for one in store.all()]})
+        sys.stdout.flush()
+
+    run(app, bound, bounds, ready)
+    note("stopped; all that was asked is answered.")
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token that requests have to carry."""
+    found = os.environ.get(_TOKEN) if file is None else file.read_text(encoding="utf-8")
+    if found is None:
+        return None
+    where = _TOKEN if file is None else f"--token-file {file}"
+    if len(found.strip()) < _LEAST_TOKEN or not found.strip().isascii() or len(found.split()) > 1:
+        raise CohortError(
+            f"{where} holds no usable token.",
+            remedy=f"It is one word of at least {_LEAST_TOKEN} letters, such as `openssl rand -hex 24` makes.",
+        )
+    return found.strip()
+
+
+def _hosts(place: PlaceOptions, is_loopback: bool) -> set[str] | None:
+    """Return the names under which the service may be asked; None: any, where a token or a proxy decides."""
+    from dcsurv.service.guard import LOOPBACK
+
+    named = {name.lower() for name in place.allowed_host or []}
+    if not is_loopback and not named:
+        return None
+    own = f"[{place.host}]" if ":" in place.host else place.host.lower()
+    return {*LOOPBACK, *named, own}
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _log_to_stderr(access_log: bool) -> None:
+    """Write what the service has to say to standard error, one line each."""
+    logger = logging.getLogger("dcsurv.service")
+    handler: logging.Handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO if access_log else logging.WARNING)
+    logger.propagate = False

@@ -1,0 +1,254 @@
+"""The server: uvicorn with time limits of its own for those who send slowly or not at all.
+
+The only place that reaches into uvicorn: its connection class is extended by timers, and by answers in our words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dcsurv.messages import InputError, needs_extra
+from dcsurv.service.limits import Limits
+from dcsurv.service.problems import MEDIA_TYPE, Problem
+
+with needs_extra("A service", "serve"):
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+# Bytes of the head of a request, and seconds in which a connection that was ended has to take its last bytes.
+_LONGEST_HEAD: Final = 65_536
+_LAST_BYTES: Final = 5.0
+# Seconds in which a stopping service still answers on connections that were idle: a request may be on its way.
+_LAST_REQUEST: Final = 0.5
+# Open files beside connections, and connections that wait to be accepted.
+_SPARE, _BACKLOG = 256, 4096
+# Seconds for which a thread keeps the interpreter: those who wait for an answer wait for no more than this.
+_SWITCH: Final = 0.001
+
+
+class PatientConnection(HttpToolsProtocol):
+    """A connection that is ended if its client does not go on.
+
+    Parameters
+    ----------
+    limits : Limits
+        For how long is waited.
+    **given : object
+        What uvicorn gives to its connections.
+    """
+
+    def __init__(self, *, limits: Limits, **given: Any) -> None:
+        super().__init__(**given)
+        self._limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+        self._head: int | None = None  # bytes of a head that is on its way
+        self._stopping = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, unless there are too many connections."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            transport.abort()
+        else:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what came, as long as heads stay short and come in time."""
+        if self.transport.is_closing():
+            return
+        if self._timer is None and self._is_idle():
+            self._wait()
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > _LONGEST_HEAD:
+                self._refuse(Problem(431, f"The head of a request may have {_LONGEST_HEAD:,} bytes."))
+
+    def on_message_begin(self) -> None:
+        """Begin to count the bytes of a head."""
+        self._head = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """End the wait for the head of a request."""
+        self._head = None
+        self._wait_no_more()
+        super().on_headers_complete()
+        if self._stopping:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """End when what was asked is answered, also what is asked at this moment."""
+        self._stopping = True
+        if self._is_idle():
+            self.loop.call_later(_LAST_REQUEST, self._end_if_idle)
+        else:
+            self.cycle.keep_alive = False
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End a connection on which nothing was asked for long."""
+        self._end()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP."""
+        self._refuse(Problem(400, "This is no request of HTTP."))
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._timer = self.loop.call_later(self._limits.header_seconds, self._too_late)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        self._timer = None
+        if self._head:
+            self._refuse(Problem(408, f"The request did not arrive within {self._limits.header_seconds:g} seconds."))
+        else:
+            self._end()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Send what is wrong, where no request could be read."""
+        if self.transport.is_closing():
+            return
+        body = msgspec.json.encode(problem.document())
+        head = f"HTTP/1.1 {problem.status} {problem.document()['title']}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+        head += f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
+        self.transport.write(head.encode("latin-1") + body)
+        self._end()
+
+    def _end_if_idle(self) -> None:
+        if self._is_idle():
+            self._end()
+
+    def _end(self) -> None:
+        """Close, and do not wait for long until the last bytes are taken."""
+        if not self.transport.is_closing():
+            self.transport.close()
+            self.loop.call_later(_LAST_BYTES, self.transport.abort)
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # models stay; what requests leave behind is found quicker without them
+        self._ready()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket on which a service can be asked.
+
+    Parameters
+    ----------
+    host : str
+        Address or name of this machine.
+    port : int
+        0: any that is free.
+
+    Returns
+    -------
+    socket
+        Bound, not yet listening.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind)
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"the service cannot be asked on {host}, port {port} ({error.strerror or error}).",
+            parameter="port",
+            remedy="Choose another port; 0 takes any that is free.",
+        ) from None
+    return bound
+
+
+def run(app: FastAPI, bound: socket.socket, limits: Limits, ready: Callable[[], None]) -> None:
+    """Answer until a signal ends it: what was accepted is answered first.
+
+    Parameters
+    ----------
+    app : FastAPI
+        The service.
+    bound : socket
+        Where it is asked.
+    limits : Limits
+        What it bears.
+    ready : callable
+        Called when it answers.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    limits = replace(limits, connections=min(limits.connections, _open_files() - _SPARE))
+    config = uvicorn.Config(
+        app,
+        http=partial(PatientConnection, limits=limits),  # type: ignore[arg-type]
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=limits.idle_seconds,
+        timeout_graceful_shutdown=int(limits.seconds + _LAST_BYTES),
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    torch.set_num_threads(1)
+    sys.setswitchinterval(_SWITCH)
+    # uvicorn sends itself the signal again when it is done; by then all is well.
+    before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore")  # they would name values of patients
+            _Server(config, ready).run(sockets=[bound])
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _open_files() -> int:
+    """Allow as many open files as this process may have, and return how many these are."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return 1 << 20
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft

@@ -266,8 +266,8 @@ def test_a_task_that_kills_its_process_is_found_out_and_the_others_go_on(tmp_pat
     assert found.failures["cause"].str.contains("its process died").all()
 
 
-# Once three rows are there, fits wait for the file "go": a run cannot end before it has been struck. Rows hold no scores,
-# which take longest: it is about their files.
+# Once three rows are there, fits wait for the file "go": a run cannot end before it has been struck. Rows hold no
+# scores, which take longest: it is about their files.
 SCRIPT = """
 import os, pathlib, sys, time
 from dcsurv import CoxPH

@@ -25,6 +25,8 @@ DCSURV = (sys.executable, "-c", "from dcsurv.cli import main; main()")
 # Seconds after which a test that hangs is given up; nothing takes a tenth of it.
 GUARD = 600
 COX = ("--model", "coxph", "--bootstrap", "0")
+# How a table is read does not depend on how the model is judged, which takes longest.
+UNJUDGED = ("--evaluate", "none")
 
 
 def fit(path: Path, *options: Any, code: int = 0, outcome: tuple[str, ...] = OUTCOME) -> Any:
@@ -74,7 +76,7 @@ def test_odd_tables_are_read(name: str, tmp_path: Path) -> None:
     content = make(patients())
     path = tmp_path / "patients.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    assert expected in words(fit(path, *options))
+    assert expected in words(fit(path, *options, *UNJUDGED))
     model = dcsurv.load(tmp_path / "model.safetensors")
     assert list(model.feature_names_in_)[:3] == ["age", "stage", "smoker"]
     assert model.coef_[0] > 0  # older patients die earlier, however the table is written
@@ -132,7 +134,7 @@ def test_unicode_and_quotes_in_names(tmp_path: Path) -> None:
     path = tmp_path / "Patienten größer.csv"
     renames = {"age": "Größe, in cm", "stage": 'the "stage"', "smoker": "吸烟", "days": "Zeit (Tage)", "died": "†"}
     patients().rename(columns=renames).to_csv(path, index=False)
-    done = fit(path, "--drop", 'the "stage"', outcome=("--time", "Zeit (Tage)", "--event", "†"))
+    done = fit(path, "--drop", 'the "stage"', *UNJUDGED, outcome=("--time", "Zeit (Tage)", "--event", "†"))
     assert "吸烟" in done.stdout
     model = tmp_path / "model.safetensors"
     run("predict", model, path, "--keep", "Größe, in cm", "-o", tmp_path / "p.csv")
@@ -144,7 +146,7 @@ def test_unicode_and_quotes_in_names(tmp_path: Path) -> None:
 def test_markup_in_names_is_printed_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     patients().rename(columns={"age": "[red]age[/red]", "stage": "[/]"}).to_csv(path, index=False)
-    shown = fit(path).stdout
+    shown = fit(path, *UNJUDGED).stdout
     assert "[red]age[/red]" in shown
     assert "[/]" in shown
 
@@ -154,7 +156,7 @@ def test_500_columns(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(size=(400, 500)).round(3)
     wide = pd.concat([frame, pd.DataFrame(noise, columns=[f"gene{i}" for i in range(500)])], axis=1)
     wide.to_csv(tmp_path / "wide.csv", index=False)
-    done = fit(tmp_path / "wide.csv", "--model", "deepsurv", "--set", "max_epochs=1", "--evaluate", "none")
+    done = fit(tmp_path / "wide.csv", "--model", "deepsurv", "--set", "max_epochs=1", *UNJUDGED)
     assert "504 columns in all" in done.stdout
     assert len(done.stdout.splitlines()) < 70
     assert "Riley's criteria ask for" in words(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -18,7 +19,17 @@ from sklearn.base import BaseEstimator
 
 from dcsurv import CalibratedEnsemble, CoxPH, DeepSurv, SurvivalCurves, parallel, train_test_indices
 from dcsurv.datasets import load
-from dcsurv.experiments import ABLATIONS, PAPER_MODELS, Plan, PlanError, differences, printed_table, run, summary
+from dcsurv.experiments import (
+    ABLATIONS,
+    PAPER_MODELS,
+    Plan,
+    PlanError,
+    differences,
+    printed_table,
+    run,
+    runner,
+    summary,
+)
 from dcsurv.experiments.runner import execute
 from dcsurv.experiments.store import ResultStore, compact
 from dcsurv.experiments.tables import over_splits
@@ -61,6 +72,13 @@ def results(tmp_path_factory):
     """CoxPH on three splits of METABRIC, run once for all tests that only read."""
     folder = tmp_path_factory.mktemp("results")
     return folder, run(Plan(models=["CoxPH"], splits=[0, 1, 40], **SMALL), folder)
+
+
+@pytest.fixture
+def quick_rows(monkeypatch):
+    """Few patients, and no comparison with a perfect model: for tests of what becomes of a row, not of its numbers."""
+    monkeypatch.setattr(runner, "load", lambda name: tuple(part[:300] for part in load(name)))
+    monkeypatch.setattr(runner, "evaluate", functools.partial(evaluate, n_null=0))
 
 
 def test_a_plan_is_the_product_of_its_parts_with_one_identity_each():
@@ -197,7 +215,7 @@ def test_two_runs_with_the_same_seeds_are_identical(tmp_path):
 @pytest.mark.parametrize(
     "damage", ["cut short", "edited", "other key", "not json", "empty", "curves gone", "curves changed"]
 )
-def test_a_damaged_result_is_set_aside_and_computed_again(damage, tmp_path):
+def test_a_damaged_result_is_set_aside_and_computed_again(damage, tmp_path, quick_rows):
     plan = Plan(models=["CoxPH"], splits=[0], **SMALL)
     before = run(plan, tmp_path).rows
     key = before["key"].iloc[0]
@@ -225,7 +243,7 @@ def test_a_damaged_result_is_set_aside_and_computed_again(damage, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_failing_task_is_reported_and_the_others_go_on(workers, tmp_path):
+def test_a_failing_task_is_reported_and_the_others_go_on(workers, tmp_path, quick_rows):
     plan = Plan(models={"good": CoxPH(), "broken": Breaks()}, splits=[0, 1], **SMALL)
     found = run(plan, tmp_path, workers=workers)
     assert found.rows["model"].tolist() == ["good", "good"]
@@ -233,7 +251,7 @@ def test_a_failing_task_is_reported_and_the_others_go_on(workers, tmp_path):
     assert "the loss is not a number" in found.failures["traceback"].iloc[0]
 
 
-def test_a_training_that_was_interrupted_is_no_result(tmp_path):
+def test_a_training_that_was_interrupted_is_no_result(tmp_path, quick_rows):
     with pytest.raises(KeyboardInterrupt):
         run(Plan(models={"good": CoxPH(), "cut short": Interrupted()}, splits=[0], **SMALL), tmp_path)
     assert [path.name.split("_")[1] for path in tmp_path.glob("rows/*.json")] == ["good"]
@@ -248,30 +266,36 @@ def test_a_task_that_kills_its_process_is_found_out_and_the_others_go_on(tmp_pat
     assert found.failures["cause"].str.contains("its process died").all()
 
 
-# Once three rows are there, fits wait for the file "go": a run cannot end before it has been struck.
+# Once three rows are there, fits wait for the file "go": a run cannot end before it has been struck. Rows hold no
+# scores, which take longest: it is about their files.
 SCRIPT = """
 import os, pathlib, sys, time
 from dcsurv import CoxPH
-from dcsurv.experiments import Plan, run
+from dcsurv.experiments import Plan, run, runner
 
 class Waits(CoxPH):
     def fit(self, X, y, sample_weight=None):
         folder = pathlib.Path(os.environ["RESULTS"])
         while len(list(folder.glob("rows/*.json"))) >= 3 and not (folder / "go").exists():
             time.sleep(0.02)
+        runner.scores = lambda *_: {"default": [], "marginal": [], "paper": []}  # also in processes of workers
         return super().fit(X, y)
 
 if __name__ == "__main__":
-    plan = Plan(["metabric"], {"waits": Waits()}, range(8), n_bootstrap=5)
+    plan = Plan(["metabric"], {"waits": Waits()}, range(6), n_bootstrap=5)
     print(len(run(plan, os.environ["RESULTS"], **{sys.argv[1]: eval(sys.argv[2])}).rows))
 """
 
 # Every life is a fork that is killed at the n-th line that it runs of the code that writes a result.
 LIVES = """
-import hashlib, json, os, pathlib, signal, sys
+import functools, hashlib, json, os, pathlib, signal, sys
 from dcsurv import writing
-from dcsurv.experiments import Plan, run, store
+from dcsurv.datasets import load
+from dcsurv.experiments import Plan, run, runner, store
 
+# Rows that are there soon: few patients, and no comparison with a perfect model.
+runner.load = lambda name: tuple(part[:300] for part in load(name))
+runner.evaluate = functools.partial(runner.evaluate, n_null=0)
 plan = Plan(["metabric"], ["CoxPH"], range(7), n_bootstrap=2)
 folder = pathlib.Path(sys.argv[1])
 
@@ -348,17 +372,17 @@ def _without_clock(rows):
 def test_kill_9_of_a_run_with_worker_processes(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "results"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script), "workers", "2"]
+    command = [sys.executable, str(script), "workers"]
     environment = os.environ | {"RESULTS": str(folder)}
-    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    process = subprocess.Popen([*command, "2"], env=environment, start_new_session=True)
     _wait_for(lambda: process.poll() is not None or len(_finished(folder)) >= 3)
     assert process.poll() is None, "killed while it works"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = _finished(folder)
     (folder / "go").touch()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.stdout.strip() == "8", done.stderr
+    done = subprocess.run([*command, "1"], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "6", done.stderr
     now = _finished(folder)
     assert all(now[name] == data for name, data in before.items())
 
@@ -410,7 +434,7 @@ def test_a_dask_cluster_survives_the_death_of_a_worker(tmp_path):
         processes[1].kill()
         (folder / "go").touch()
         output, errors = plan.communicate(timeout=GUARD)
-        assert output.strip() == "8", errors
+        assert output.strip() == "6", errors
     finally:
         for process in processes:
             process.kill()

@@ -37,7 +37,7 @@ DECIDE = [
     "curves.interpolated",
     "calibration.rank_map",
     "calibration.horizon_map",
-    "cohort.predictions",
+    "cohort.prediction_files",
 ]
 
 
@@ -192,7 +192,7 @@ def test_the_reach_of_student_is_that_of_scipy() -> None:
 
 
 def test_numbers_are_written_as_pandas_writes_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from dcsurv.cohort.predictions import _lines
+    from dcsurv.cohort.prediction_files import _lines
 
     rng = np.random.default_rng(0)
     values = rng.choice([0, 1, 1e-6, 1.2e-5, 1e-5, 9.9e-5, 1e-4, 0.5, 999_999_999.999999, 30, np.nan], (4, 300))

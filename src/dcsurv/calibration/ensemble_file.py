@@ -12,7 +12,7 @@ from dcsurv.calibration.families import Family, name_of
 from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.kinds import kind_in_file, kind_of, kinds
 from dcsurv.models import SurvivalEstimator
-from dcsurv.models.estimator import Training
+from dcsurv.models.saved_model import Training
 from dcsurv.persistence import Arrays, Header, ModelFileError
 from dcsurv.plain import Count, Share, declared
 

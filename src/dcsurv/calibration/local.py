@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons, evaluate
 from dcsurv.metrics.censoring import Censoring, study_censoring
+from dcsurv.metrics.null import N_NULL
 from dcsurv.models import SurvivalModel
 from dcsurv.models.baseline import thinned
 from dcsurv.models.time_units import other_time_unit
@@ -77,9 +79,20 @@ class Recalibration:
     mean_change: FloatArray
     ratio_before: FloatArray
     ratio_after: FloatArray
-    before: pd.DataFrame
-    after: pd.DataFrame | None
     follow_up: FollowUp
+    _measure: Callable[..., pd.DataFrame] = field(repr=False)
+    _curves: tuple[SurvivalCurves, SurvivalCurves | None] = field(repr=False)
+
+    # What a perfect model would score takes longest, so that the tables are made for those who look at them.
+    @cached_property
+    def before(self) -> pd.DataFrame:
+        """Metrics of the model on the local patients."""
+        return self._measure(self._curves[0])
+
+    @cached_property
+    def after(self) -> pd.DataFrame | None:
+        """The same after recalibration, honestly; None where there are too few events."""
+        return None if self._curves[1] is None else self._measure(self._curves[1])
 
     def __str__(self) -> str:
         size = f"{self.patients} patient{'' if self.patients == 1 else 's'}"
@@ -152,13 +165,14 @@ def recalibrate(
     when = default_horizons(y) if horizons is None else np.unique(np.asarray(horizons, dtype=np.float64))
     survival, mapped = before.evaluate(when), after.evaluate(when)
     crossed = _cross_fitted(y, before, maps, follow_up)
-    tables = [_measured(y, curves, when, follow_up) for curves in (before, after, crossed) if curves is not None]
-    measured = {"before": tables[0], "after": tables[2] if crossed is not None else None}
+    measure = partial(_measured, y, when, follow_up)
+    tables = [None if curves is None else measure(curves, n_null=0) for curves in (before, after, crossed)]
     change = np.abs(mapped - survival).mean(axis=0)
     moved.evaluation_ = {
         "horizons": when.tolist(),
         "mean_change": change.tolist(),
-        **{when: None if table is None else _rows(table) for when, table in measured.items()},
+        "before": _rows(tables[0]),
+        "after": _rows(tables[2]),
     }
     return Recalibration(
         model=moved,
@@ -168,26 +182,32 @@ def recalibrate(
         mean_change=change,
         ratio_before=_ratios(tables[0], when),
         ratio_after=_ratios(tables[1], when),
-        before=tables[0],
-        after=measured["after"],
         follow_up=found,
+        _measure=measure,
+        _curves=(before, crossed),
     )
 
 
-def _measured(y: Outcome, curves: SurvivalCurves, horizons: FloatArray, follow_up: FollowUp | None) -> pd.DataFrame:
+def _measured(
+    y: Outcome, horizons: FloatArray, follow_up: FollowUp | None, curves: SurvivalCurves, n_null: int = N_NULL
+) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what cannot be measured is missing from the table
-        return evaluate(y, curves, censoring=follow_up or "marginal", horizons=horizons, metrics=_METRICS)
+        censoring: Censoring = follow_up or "marginal"
+        return evaluate(y, curves, censoring=censoring, horizons=horizons, metrics=_METRICS, n_null=n_null)
 
 
-def _ratios(table: pd.DataFrame, horizons: FloatArray) -> FloatArray:
+def _ratios(table: pd.DataFrame | None, horizons: FloatArray) -> FloatArray:
     """Return observed over expected risk at each horizon; NaN where it is not known."""
+    assert table is not None
     rows = table[table["metric"] == "O/E"].set_index("horizon")["value"]
     return rows.reindex(horizons).to_numpy(dtype=np.float64)
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return metrics as plain data."""
+def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
+    """Return metrics as plain data; None if there are none."""
+    if table is None:
+        return None
     rows: list[dict[str, Any]] = plain(table[["metric", "horizon", "value"]].to_dict("records"), finite=True)
     return rows
 

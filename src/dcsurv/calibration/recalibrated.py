@@ -21,7 +21,7 @@ from dcsurv.metrics.censoring import resolve_follow_up
 from dcsurv.models import CurveParts, SurvivalModel
 from dcsurv.models.bands import Backing, BandArithmetic, BandSources
 from dcsurv.models.base import Features
-from dcsurv.models.estimator import versions
+from dcsurv.models.saved_model import versions
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, MeasuredRow, from_saved
 from dcsurv.plain import Count, declared

@@ -63,7 +63,8 @@ def explain(
     """  # fmt: skip
     from dcsurv.explanation import explain as values_of
     from dcsurv.persistence import load
-    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN, OutsideTrainingWarning
+    from dcsurv.preprocessing import OutsideTrainingWarning
+    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
     from dcsurv.report.explained import risk_table, write_explanation
 
     o.check_output(output, data, model, suffixes=(".html", ".csv"))

@@ -6,27 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.cohort.binary_files import tidy_objects
-from dcsurv.cohort.cells import level_texts
-from dcsurv.cohort.columns import Column, guess_columns
+from dcsurv.cohort.columns import Column
 from dcsurv.cohort.copies import find_copies
-from dcsurv.cohort.errors import CohortError, no_such_column
+from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.features import Odd, apply_columns
-from dcsurv.cohort.formats import clean_name, clean_names
-from dcsurv.cohort.identifiers import is_patient_number
-from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
+from dcsurv.cohort.formats import clean_names
+from dcsurv.cohort.outcome import OutcomeColumns
 from dcsurv.cohort.reading import Table, read_table
-from dcsurv.messages import Message, Parameter, printable
+from dcsurv.cohort.understanding import FoundOutcome, MissingValues, Source, of_rows, understand
 from dcsurv.target import BoolArray, FloatArray, make_outcome
-
-# Values that mean that nothing is known: of all features, or by column.
-MissingValues: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -158,8 +153,8 @@ class Cohort:
             )
         names, repeated, notes = clean_names([str(column) for column in frame.columns])
         tidy = tidy_objects(frame.set_axis(list(names), axis=1).reset_index(drop=True))
-        source = _Source(tidy, name, repeated=repeated, notes=list(notes))
-        return _make(
+        source = Source(tidy, name, repeated=repeated, notes=list(notes))
+        return _made(
             source, time=time, event=event, start=start, event_values=event_values, unit=unit, date_format=date_format,
             categorical=categorical, numeric=numeric, drop=drop, missing_values=missing_values, group=group,
         )  # fmt: skip
@@ -309,96 +304,14 @@ def make_cohort(table: Table, **columns: Any) -> Cohort:
     Cohort
         The patients who have an outcome.
     """
-    return _make(_of_file(table), **columns)
+    return _made(Source.of_file(table), **columns)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A table with unique names, wherever it came from."""
-
-    frame: pd.DataFrame
-    name: str
-    digest: str | None = None
-    format: str = ""
-    repeated: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
-
-
-def _of_file(table: Table) -> _Source:
-    form = table.format
-    return _Source(table.frame, printable(form.path.name), table.digest, form.describe(), form.repeated, table.notes)
-
-
-def _make(
-    source: _Source,
-    *,
-    time: str,
-    event: str,
-    start: str | None = None,
-    event_values: Sequence[Any] = (),
-    unit: str | None = None,
-    date_format: str | None = None,
-    categorical: Sequence[str] = (),
-    numeric: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    missing_values: MissingValues = (),
-    group: str | None = None,
-) -> Cohort:
-    asked = (("time", time), ("event", event), ("start", start), ("group", group))
-    named = {parameter: clean_name(name) for parameter, name in asked if name}
-    for parameter, name in named.items():
-        if name in source.repeated:
-            raise CohortError(
-                Message(
-                    "{parameter} names the column {name!r}, but the table has more than one of that name.",
-                    parameter=Parameter(parameter),
-                    name=name,
-                ),
-                parameter=parameter,
-                remedy="Rename the other one.",
-            )
-    group = named.pop("group", None)
-    if group is not None:
-        _check_group(source.frame, group, named)
-    outcome = find_outcome(source.frame, **named, event_values=event_values, unit=unit, date_format=date_format)
-    found = _outcome_of(source, outcome)
-    complete = _of_rows(source.frame, found[2])
-    # Columns by themselves: pandas would copy a table to leave out some.
-    rest = {name: complete[name] for name in complete.columns if name not in named.values()}
-    columns = guess_columns(
-        pd.DataFrame(rest, index=complete.index, copy=False),
-        categorical=_cleaned(categorical, "categorical"),
-        numeric=_cleaned(numeric, "numeric"),
-        drop=[name for name in _cleaned(drop, "drop") if name not in named.values()],
-        missing_values=_by_column(missing_values, list(rest)),
-    )
-    groups = None
-    if group is not None:
-        columns = [Column(one.name, "left out", one.missing, "group") if one.name == group else one for one in columns]
-        groups = _group_of_each(complete[group])
-    cohort, _ = _assembled(source, outcome, found, columns, None)  # the columns' notes say what counts as missing
-    own = [one.name for one in columns if one.reason == "identifier" and is_patient_number(one.name)]
-    repeated = {name: int(complete[name].dropna().duplicated().sum()) for name in own}
-    return replace(_without_copies(cohort), groups=groups, repeated={} if group else repeated)
-
-
-def _check_group(frame: pd.DataFrame, group: str, named: Mapping[str, str]) -> None:
-    if group not in frame.columns:
-        raise no_such_column(group, "group", [str(column) for column in frame.columns])
-    if group in named.values():
-        raise CohortError(
-            Message("{group} names {column!r}, which holds the outcome.", column=group),
-            parameter="group",
-            remedy="Name the column that says which rows belong to one patient.",
-        )
-
-
-def _group_of_each(column: pd.Series) -> npt.NDArray[np.int64]:
-    """Return a number for each row that rows of one patient share; a row without a label is a patient of its own."""
-    codes = pd.factorize(level_texts(column))[0].astype(np.int64)
-    alone = codes < 0
-    codes[alone] = len(codes) + np.arange(alone.sum())
-    return codes
+def _made(source: Source, **columns: Any) -> Cohort:
+    told = understand(source, **columns)
+    # The columns' notes say already what counts as missing.
+    cohort, _ = _assembled(source, told.outcome, told.found, told.columns, None)
+    return replace(_without_copies(cohort), groups=told.groups, repeated=told.repeated)
 
 
 def _without_copies(cohort: Cohort) -> Cohort:
@@ -417,70 +330,23 @@ def _without_copies(cohort: Cohort) -> Cohort:
     return replace(cohort, features=cohort.features.drop(columns=list(copies)), columns=columns)
 
 
-def _by_column(given: MissingValues, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values that mean missing, as text, for every column that has some."""
-    if isinstance(given, str):
-        _cleaned(given, "missing_values")
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(columns, _texts(given)) if len(given) else {}
-    named = {clean_name(name): values for name, values in given.items()}
-    for name in named:
-        if name not in columns:
-            raise no_such_column(name, "missing_values", columns)
-    return {name: _texts([values] if isinstance(values, str) else values) for name, values in named.items()}
-
-
-def _texts(values: Sequence[Any]) -> list[str]:
-    return [str(one) for one in level_texts(pd.Series([*values], dtype=object))]
-
-
-def _cleaned(names: Sequence[str], parameter: str) -> list[str]:
-    if isinstance(names, str):
-        raise CohortError(
-            Message("{parameter} is the text {names!r}.", parameter=Parameter(parameter), names=names),
-            parameter=parameter,
-            remedy=Message("Pass a list, such as {example}.", example=Parameter(parameter, [names])),
-        )
-    return [clean_name(name) for name in names]
-
-
 def cohort_from(
     table: Table, outcome: OutcomeColumns, columns: list[Column], levels: Mapping[str, Sequence[str]] | None
 ) -> tuple[Cohort, list[Odd]]:
     """Take the patients with an outcome out of a table whose columns are known."""
-    source = _of_file(table)
-    return _assembled(source, outcome, _outcome_of(source, outcome), columns, levels)
-
-
-_Found: TypeAlias = tuple[FloatArray, BoolArray, BoolArray]
-
-
-def _outcome_of(source: _Source, outcome: OutcomeColumns) -> _Found:
-    """Return times and events of the rows that have both, and which rows these are."""
-    found = outcome.read(source.frame)
-    if not found[2].any():
-        raise CohortError(
-            f"no row of {source.name} has both a time and an event.",
-            parameter="time",
-            remedy=Message("Check {time} and {event}."),
-        )
-    return found
-
-
-def _of_rows(frame: pd.DataFrame, which: BoolArray) -> pd.DataFrame:
-    """Return rows of a table, numbered anew; all of them without a copy."""
-    return frame if which.all() else frame.loc[which].reset_index(drop=True)
+    source = Source.of_file(table)
+    return _assembled(source, outcome, source.outcome_by(outcome), columns, levels)
 
 
 def _assembled(
-    source: _Source,
+    source: Source,
     outcome: OutcomeColumns,
-    found: _Found,
+    found: FoundOutcome,
     columns: list[Column],
     levels: Mapping[str, Sequence[str]] | None,
 ) -> tuple[Cohort, list[Odd]]:
     durations, happened, complete = found
-    features, odd = apply_columns(_of_rows(source.frame, complete), columns, levels)
+    features, odd = apply_columns(of_rows(source.frame, complete), columns, levels)
     cohort = Cohort(
         features, durations, happened, columns, outcome, rows=np.flatnonzero(complete) + 1,
         incomplete=int((~complete).sum()), name=source.name, digest=source.digest, format=source.format,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.features import Odd
-from dcsurv.cohort.predictions import Predictor, write_predictions
+from dcsurv.cohort.prediction_files import write_predictions
+from dcsurv.cohort.predictions import Predictor
 from dcsurv.cohort.reading import inspect_table
 from dcsurv.messages import needs_extra
 from dcsurv.parallel import results_of

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dcsurv.curves import as_curves
 from dcsurv.follow_up import FollowUp, study_follow_up, study_risk
 from dcsurv.metrics.inputs import SortedCohort, warn
-from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve, kaplan_meier
-from dcsurv.target import BoolArray, FloatArray, check_outcome, check_sample_weight, make_outcome
+from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
+from dcsurv.target import BoolArray, FloatArray, check_outcome, check_sample_weight
 
 CensoringWeights: TypeAlias = Literal["before", "at"]
 WeightsFrom: TypeAlias = Literal["test", "train"]
@@ -143,11 +143,15 @@ class CensoringModel:
 
     def _finished(self, group: int) -> bool:
         """Return whether few of a group were free of the event when less than 5 % of it could be followed on."""
-        rows = self.groups[group]
-        y = make_outcome(self.cohort.time[rows], self.cohort.event[rows])
-        g = censoring_curve(y)
-        thin = g.times[g.values < LOWEST_CENSORING]
-        return bool(kaplan_meier(y)(thin[0] if len(thin) else g.times[-1]) <= _FINISHED)
+        from dcsurv.metrics._kernels import product_limit
+
+        event, start = self.cohort.event[self.groups[group]], self._starts[group]
+        every = np.ones((1, len(event)))
+        followed, free = np.empty((2, 1, len(start) - 1))
+        product_limit(every, start, ~event, True, followed)
+        product_limit(every, start, event, False, free)
+        thin = np.flatnonzero(followed[0] < LOWEST_CENSORING)
+        return bool(free[0, thin[0] if len(thin) else -1] <= _FINISHED)
 
     def estimate(self, weight: FloatArray) -> CensoringEstimate:
         """Return the censoring probabilities under each weighting, (B, n)."""
@@ -228,6 +232,11 @@ class CensoringEstimate:
         curve = self.curves[group]
         return np.concatenate([np.ones((len(curve), 1)), curve], axis=1)[:, where]
 
+    def _at_time(self, group: int, t: float) -> FloatArray:
+        """Return G(t) of a group at one time, (B, 1); what :meth:`later` returns, without its copies."""
+        curve, passed = self.curves[group], int(self.model._distinct[group].searchsorted(t, side="right"))
+        return curve[:, passed - 1 : passed] if passed else np.ones((len(curve), 1))
+
     def at_events(self) -> FloatArray:
         """Return G(z_i-) or G(z_i) of every patient in the own group, (B, n) or (1, n)."""
         model, cohort = self.model, self.model.cohort
@@ -258,11 +267,10 @@ class CensoringEstimate:
         model = self.model
         if model.follow_up is None:
             return self.case_weights(), self.weight
-        time = np.array([t])
         factor = np.zeros_like(self.weight)
-        for k, (rows, counts) in enumerate(zip(model.groups, model.counts(time)[:, 0], strict=True)):
-            g = self.later(k, time)
-            if counts:
+        for k, rows in enumerate(model.groups):
+            if model._once._at_time(k, t)[0, 0] >= LOWEST_CENSORING:  # else the group does not count there
+                g = self._at_time(k, t)
                 factor[:, rows] = np.divide(1.0, g, out=np.zeros_like(g), where=g > 0)
         return self.case_weights() * (factor > 0), self.weight * factor
 

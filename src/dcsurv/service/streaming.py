@@ -17,7 +17,7 @@ from dcsurv.cohort.card import levels_of
 from dcsurv.cohort.features import require_columns
 from dcsurv.cohort.files import TableFile
 from dcsurv.cohort.formats import TableFormat, clean_name
-from dcsurv.cohort.predictions import csv_parts
+from dcsurv.cohort.prediction_files import csv_parts
 from dcsurv.messages import plural
 from dcsurv.service.asking import How, refuse
 from dcsurv.service.limits import Limits

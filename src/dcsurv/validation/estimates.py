@@ -15,6 +15,7 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.store import Row
 from dcsurv.metrics import Metric, evaluate
 from dcsurv.metrics.evaluation import PreparedMetrics, Values
+from dcsurv.metrics.null import N_NULL
 from dcsurv.metrics.resampling import resample_counts
 from dcsurv.target import FloatArray, IntArray
 from dcsurv.validation.refits import MetricKey, Patients, from_records, metric_key
@@ -48,7 +49,10 @@ class Pooled:
 
     @cached_property
     def tables(self) -> list[pd.DataFrame]:
-        """The metrics of each repeat."""
+        """The metrics of each repeat, with what a perfect model would score."""
+        return self._measured(N_NULL)
+
+    def _measured(self, n_null: int) -> list[pd.DataFrame]:
         patients = self.patients
         names = [metric.name for metric in patients.metrics]
         out = []
@@ -61,6 +65,7 @@ class Pooled:
                     censoring="marginal" if patients.follow_up is None else patients.follow_up,
                     horizons=patients.horizons,
                     metrics=patients.metrics,
+                    n_null=n_null,
                 )
             table = table[table["metric"].isin(names)].reset_index(drop=True)
             within = _over([part.once(None) for _, part in parts], self._within)
@@ -76,10 +81,11 @@ class Pooled:
     def values(self) -> dict[MetricKey, FloatArray]:
         """Each metric of each repeat, (R,)."""
         found: dict[MetricKey, list[float]] = {}
-        for table in self.tables:
+        tables = self._measured(0)
+        for table in tables:
             for name, t, value in zip(table["metric"], table["horizon"], table["value"], strict=True):
                 found.setdefault(metric_key(name, t), []).append(value)
-        return {key: np.array(values) for key, values in found.items() if len(values) == len(self.tables)}
+        return {key: np.array(values) for key, values in found.items() if len(values) == len(tables)}
 
     def drawn(self, n_bootstrap: int, random_state: int) -> dict[MetricKey, FloatArray]:
         """Return each metric, averaged over the repeats, in bootstrap samples of the patients, (B,)."""

@@ -18,7 +18,7 @@ from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.experiments.tuning.spaces import named_estimator
 from dcsurv.experiments.tuning.study import is_lost, is_own, is_surplus, quiet
 from dcsurv.kinds import kind_of, make_model
-from dcsurv.models.estimator import plain_random_state
+from dcsurv.models.saved_model import plain_random_state
 from dcsurv.plain import plain
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.search_space import Choice, Space, TuningError

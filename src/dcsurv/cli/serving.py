@@ -124,7 +124,9 @@ def serve(
     ] = None,
     languages: Annotated[
         Path | None,
-        described(metavar="FOLDER", help="Folder with files of words for the page in further languages, such as fr.json."),
+        described(
+            metavar="FOLDER", help="Folder with files of words for the page in further languages, such as fr.json."
+        ),
     ] = None,
     place: PlaceOptions,
     unlike: UnlikeOptions,

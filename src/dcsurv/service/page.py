@@ -1,7 +1,7 @@
 """The calculator's page: its files as a service gives them out, or all of it as one HTML text.
 
 There is one page. Served, it links its style and scripts and asks the service. Whole, they are inside, with the model:
-then its content-security-policy lists the hash of each, so that nothing else runs. Words are data; a language is a file.
+then its content-security-policy lists the hash of each, so that nothing else runs. A language is a file of words.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, lan
     Examples
     --------
     >>> from dcsurv.service import assemble
-    >>> page = assemble(scripts=[], data={"model": {"numbers": [1, 2]}}, title="Risk after surgery")
+    >>> page = assemble(scripts=[], data={"packed": {"numbers": [1, 2]}}, title="Risk after surgery")
     >>> "<title>Risk after surgery</title>" in page, "connect-src" in page
     (True, False)
     """
@@ -120,13 +120,20 @@ def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, lan
         if "</script" in text.lower() or "<!--" in text:
             raise ValueError("a script that is put into the page may not hold the end of a script.")
     held = {"words": read_languages(languages), **data}
-    blocks = [f'<script type="application/json" id="{html.escape(key)}">{_json(one)}</script>' for key, one in held.items()]
+    for key in data:
+        if f'id="{key}"' in page or key == "words":
+            raise ValueError(f"the page has an element {key!r} of its own; the data need another id.")
+    blocks = [
+        f'<script type="application/json" id="{html.escape(key)}">{_json(one)}</script>' for key, one in held.items()
+    ]
     blocks += [f"<script>{text}</script>" for text in code]
     policy = (
         f"default-src 'none'; script-src {' '.join(_hash(text) for text in code)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer" content="no-referrer">'
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer" content="no-referrer">'
+    )
     page = _SCRIPT.sub("", page)
     page = page.replace('<meta name="referrer" content="no-referrer">', head)
     page = re.sub("<title>.*?</title>", lambda _: f"<title>{html.escape(title)}</title>", page)

@@ -411,7 +411,7 @@ def test_several_models_and_paper(opened: Opened, services: dict[str, Running]) 
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.is_visible("#given")
         assert not any(page.locator(what).is_visible() for what in ("#form", "#about", "#print", "#keep", "#at"))
-        page.emulate_media(media="screen")
+        page.emulate_media(media="null", color_scheme="light")
         page.select_option("#models", label="Survival after breast cancer (plain 1)")
         until(page, "document.querySelectorAll('#form .field').length === 14")
         assert not page.is_visible("#found"), "what was said of one model is not shown with another"

@@ -142,7 +142,7 @@ def serve(
     ] = True,
     shell: Shell,
 ) -> None:
-    """Serve a model as a risk calculator: a page for people, an API for programs; on this machine unless told otherwise.
+    """Serve a model as a risk calculator: a page for people and an API for programs, on this machine unless told so.
 
     A folder may hold several models: breast@2.safetensors is version 2 of breast, and without a sign the version is 1.
     A file that is replaced is read again while the service goes on; one that cannot be used is left out, and what was

@@ -220,10 +220,17 @@ def _address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
+class _ToStderr(logging.Handler):
+    """Writes to standard error as it is at the moment, not as it was once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"{self.format(record)}\n")
+
+
 def _log_to_stderr(access_log: bool) -> None:
     """Write what the service has to say to standard error, one line each."""
     logger = logging.getLogger("dcsurv.service")
-    handler: logging.Handler = logging.StreamHandler()
+    handler = _ToStderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO if access_log else logging.WARNING)

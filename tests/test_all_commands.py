@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "predict": (("predict", "cox.safetensors", "p.csv", "-o", "out.csv"), ""),
     "predict to Parquet": (("predict", "cox.safetensors", "p.csv", "-o", "out.parquet"), ""),
     "explain": (("explain", "cox.safetensors", "p.csv", "--row", "1", "-o", "e.html"), ""),
+    "calculator": (("calculator", "cox.safetensors", "-o", "r.html"), ""),
     "recalibrate": (("recalibrate", "cox.safetensors", "p.csv", "-o", "out.safetensors"), ""),
     "report": (("report", "cox.safetensors", "p.csv", "--bootstrap", "0", "-o", "r.html"), ""),
     "tune": (("tune", "p.csv", *OUTCOME, "--model", "coxph", "--quick", "--trials", "2", "--jobs", "1",

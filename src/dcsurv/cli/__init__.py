@@ -1,6 +1,7 @@
 """The command line: parse, call, print."""
 
 from dcsurv.cli import (  # noqa: F401  (each adds its commands)
+    calculating,
     data,
     demo,
     describing,
@@ -18,7 +19,7 @@ from dcsurv.cli.app import app, in_order, main
 
 in_order(
     "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
-    "serve", "info", "reproduce",
+    "serve", "calculator", "info", "reproduce",
 )  # fmt: skip
 
 __all__ = ["app", "main"]

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dcsurv.service.calculator import CalculatorFile, write_calculator
 from dcsurv.service.card import model_card
 from dcsurv.service.limits import Limits
 from dcsurv.service.page import SERVED_POLICY, PageFile, assemble, page_files, read_languages
@@ -21,6 +22,7 @@ _SERVING = {"Access": "dcsurv.service.guard", "make_app": "dcsurv.service.app"}
 __all__ = [
     "SERVED_POLICY",
     "Access",
+    "CalculatorFile",
     "Limits",
     "ModelStore",
     "PageFile",
@@ -32,6 +34,7 @@ __all__ = [
     "page_files",
     "read_languages",
     "read_owner_words",
+    "write_calculator",
 ]
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dcsurv.messages import InputError, did_you_mean, shortened
+from dcsurv.messages import InputError, did_you_mean, listed, shortened
 
 _FOLDER: Final = Path(__file__).parent / "page"
 # In the order in which they are loaded; in place of the engine's mark come the scripts that ask the model.
@@ -86,7 +86,14 @@ def page_files(languages: Path | None = None) -> dict[str, PageFile]:
     }
 
 
-def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, languages: Path | None = None) -> str:
+def assemble(
+    *,
+    scripts: Sequence[str],
+    data: Mapping[str, Any],
+    title: str,
+    language: str | None = None,
+    languages: Path | None = None,
+) -> str:
     """Return the whole page as one HTML text that asks nobody for anything.
 
     Parameters
@@ -98,6 +105,8 @@ def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, lan
         ``JSON.parse(document.getElementById(id).textContent)``.
     title : str
         Of the document, until the card of the model is read.
+    language : str or None, default None
+        In which the page opens; None: that of the reader's browser.
     languages : Path or None, default None
         A folder with further files of words, as for :func:`page_files`.
 
@@ -119,22 +128,29 @@ def assemble(*, scripts: Sequence[str], data: Mapping[str, Any], title: str, lan
     for text in code:
         if "</script" in text.lower() or "<!--" in text:
             raise ValueError("a script that is put into the page may not hold the end of a script.")
-    held = {"words": read_languages(languages), **data}
+    words = read_languages(languages)
+    if language is not None and language not in words:
+        known = f"There are {listed(list(words))}."
+        raise InputError(f"the page has no words in {shortened(repr(language))}.", parameter="language", remedy=known)
     for key in data:
         if f'id="{key}"' in page or key == "words":
             raise ValueError(f"the page has an element {key!r} of its own; the data need another id.")
+    held = {"words": words, **data}
     blocks = [
         f'<script type="application/json" id="{html.escape(key)}">{_json(one)}</script>' for key, one in held.items()
     ]
     blocks += [f"<script>{text}</script>" for text in code]
     policy = (
         f"default-src 'none'; script-src {' '.join(_hash(text) for text in code)}; style-src {_hash(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        # A script may compute beside the page, in a worker that it makes of the page's own text.
+        "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
     )
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer" content="no-referrer">'
     )
     page = _SCRIPT.sub("", page)
+    if language is not None:
+        page = page.replace('data-languages=""', f'data-languages="" data-language="{html.escape(language)}"')
     page = page.replace('<meta name="referrer" content="no-referrer">', head)
     page = re.sub("<title>.*?</title>", lambda _: f"<title>{html.escape(title)}</title>", page)
     page = _STYLE.sub(lambda _: f"<style>{style}</style>", page, count=1)

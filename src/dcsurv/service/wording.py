@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from dcsurv.messages import InputError, shortened
+from dcsurv.messages import InputError, did_you_mean, listed, shortened
 
 _LARGEST = 1_000_000  # bytes
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -83,3 +84,30 @@ def read_owner_words(path: Path) -> dict[str, Any]:
         raise InputError(f"{path.name} cannot be used: {text}.", parameter="words", remedy=remedy) from None
     out: dict[str, Any] = msgspec.to_builtins(found)
     return out
+
+
+def refuse_strange_words(words: Mapping[str, Any], features: Mapping[str, Sequence[str] | None]) -> None:
+    """Refuse words for features and levels that a model does not have: they would be shown nowhere.
+
+    Parameters
+    ----------
+    words : mapping
+        From :func:`read_owner_words`.
+    features : mapping of str to sequence of str, or None
+        The features of the model with their levels, None for numbers.
+
+    Raises
+    ------
+    InputError
+        With what the model has.
+    """
+    for name, said in words.get("features", {}).items():
+        if name not in features:
+            remedy = f"{did_you_mean(name, list(features))}It has {listed(list(features), 12)}."
+            raise InputError(f"{shortened(repr(name))} is no feature of the model.", parameter="words", remedy=remedy)
+        known = list(features[name] or ())
+        for level in said.get("levels", {}):
+            if level not in known:
+                remedy = f"It has {listed(known, 12) or 'none'}."
+                text = f"{shortened(repr(level))} is no level of {name!r}."
+                raise InputError(text, parameter="words", remedy=remedy)

@@ -12,6 +12,10 @@ const About = (() => {
       [Words.say("about_policy"), [Words.say(card.policy.out_of_range === "refuse" ? "policy_refuse" : "policy_note")]],
       [Words.say("about_identity"), [Words.say("identity", card), ...(card.digest ? [Words.say("digest", card)] : []), Words.say("program", { version: card.versions.dcsurv })]],
     ];
+    if (card.inside) {
+      const told = make("ul", {}, ...card.inside.map((text) => make("li", {}, sentence(text))));
+      entries.push([Words.say("about_inside"), [Words.say("inside"), told]]);
+    }
     const paragraphs = (all) => all.map((one) => (typeof one === "string" ? make("p", {}, one) : one));
     place.replaceChildren(make("dl", { class: "answers" }, ...entries.map(([name, all]) =>
       make("div", {}, make("dt", {}, name), make("dd", {}, ...paragraphs(all))))));

@@ -10,9 +10,10 @@ const Words = (() => {
   const LATIN = { numberingSystem: "latn" }; // digits as they are typed
   let words = {}, code = "en", locale = "en", sayings = [];
 
-  // The first language of the browser that there are words for.
+  // The language that the owner chose, or the first one of the browser that there are words for.
   function preferred() {
-    for (const wish of navigator.languages) {
+    const chosen = document.documentElement.dataset.language;
+    for (const wish of chosen ? [chosen] : navigator.languages) {
       const found = Object.keys(languages).find((one) => one === wish) || Object.keys(languages).find((one) => one === wish.split("-")[0]);
       if (found) return found;
     }

@@ -45,11 +45,12 @@ const About = (() => {
       const within = Words.within_horizon({ label: one.label || "", time: one.horizon }, card.time_unit);
       if (one.floor !== null) out.push(Words.say("about_calibration", { within, points: Words.points(one.value), floor: Words.points(one.floor) }));
     }
-    const rows = found.metrics.filter((one) => one.value !== null).map((one) => [
+    const known = found.metrics.filter((one) => one.value !== null);
+    const rows = known.map((one, k) => [
       one.label || one.horizon ? `${one.metric}, ${Words.horizon({ label: one.label || "", time: one.horizon }, card.time_unit)}` : one.metric,
       digits(one.value),
       one.lower !== null ? `${digits(one.lower)} – ${digits(one.upper)}` : one.floor !== null ? Words.say("chance", { floor: digits(one.floor) }) : "",
-      Words.said(one.meaning),
+      k && known[k - 1].metric === one.metric ? "" : Words.said(one.meaning),
     ]);
     const heads = ["metric", "value", "interval", "meaning"].map((name) => Words.say(name));
     const whole = Results.table(Words.say("about_all_metrics"), heads, rows);

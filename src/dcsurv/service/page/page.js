@@ -146,6 +146,7 @@
     by("waiting").textContent = text;
     by("summary").textContent = text;
     by("trouble").replaceChildren();
+    by("unusable").replaceChildren();
     by("brief").hidden = true;
     by("found").hidden = true;
     now = null;
@@ -162,11 +163,18 @@
     try {
       const answer = await engine.predict(request(values), chosen);
       if (mine !== turn) return; // an answer to what is no longer in the form
+      const [patient] = answer.patients;
+      Form.markAll(Results.fieldNotes(card, patient), patient.usable ? "note" : "error");
+      if (!patient.usable) { // numbers that nobody should go by are not shown
+        nothing(Words.say("unusable"));
+        by("unusable").replaceChildren(...Results.notes(card, patient));
+        return;
+      }
       remember(values);
-      now = last = { values, answer, patient: answer.patients[0] };
-      Form.markAll(Results.fieldNotes(card, now.patient), "note");
+      now = last = { values, answer, patient };
       by("waiting").textContent = "";
       by("trouble").replaceChildren();
+      by("unusable").replaceChildren();
       show(true);
       if (by("why").open) reason();
     } catch (problem) {

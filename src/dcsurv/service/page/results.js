@@ -27,7 +27,6 @@ const Results = (() => {
   function show(card, states, k) {
     const now = states[states.length - 1];
     by("found").hidden = false;
-    by("unusable").replaceChildren(...(now.patient.usable ? [] : [make("p", { class: "warning strong" }, Words.say("unusable"))]));
     by("people").replaceChildren(...states.map((one) => people(card, one, k, states.length > 1)));
     by("notes").replaceChildren(...notes(card, now.patient));
     curve(card, states);
@@ -35,7 +34,6 @@ const Results = (() => {
     by("times").replaceChildren(...times(card, states));
     const said = [sentence(card, now.patient, k, now.answer.horizons[k])];
     if (states.length > 1) said.push(compared(card, states, k));
-    if (!now.patient.usable) said.unshift(Words.say("unusable"));
     return said.join(" ");
   }
 
@@ -202,5 +200,5 @@ const Results = (() => {
     return make("li", {}, make("span", { class: "what" }, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("span", { class: "how screen" }, text), make("span", { class: "how paper" }, difference(effect)));
   }
 
-  return { show, curve, brief, read, fieldNotes, changes, differences, why, table };
+  return { show, notes, curve, brief, read, fieldNotes, changes, differences, why, table };
 })();

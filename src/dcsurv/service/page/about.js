@@ -10,7 +10,10 @@ const About = (() => {
       [Words.say("about_well"), card.evaluation ? well(card) : [Words.say("about_not_evaluated")]],
       [Words.say("about_limits"), [make("ul", {}, ...card.limits.map((text) => make("li", {}, sentence(text))))]],
       [Words.say("about_policy"), [Words.say(card.policy.out_of_range === "refuse" ? "policy_refuse" : "policy_note")]],
-      [Words.say("about_identity"), [Words.say("identity", card), ...(card.digest ? [Words.say("digest", card)] : []), Words.say("program", { version: card.versions.dcsurv })]],
+      [Words.say("about_identity"), [
+        Words.say("identity", card), ...(card.digest ? [Words.say("digest", card)] : []),
+        Words.say("program", { version: card.versions.dcsurv }),
+      ]],
     ];
     if (card.inside) {
       const told = make("ul", {}, ...card.inside.map((text) => make("li", {}, sentence(text))));
@@ -55,7 +58,8 @@ const About = (() => {
     const heads = ["metric", "value", "interval", "meaning"].map((name) => Words.say(name));
     const whole = Results.table(Words.say("about_all_metrics"), heads, rows);
     whole.firstChild.className = "wordy";
-    const notes = found.notes.length ? [make("h3", {}, Words.say("about_remarks")), make("ul", {}, ...found.notes.map((text) => make("li", {}, sentence(text))))] : [];
+    const remarks = make("ul", {}, ...found.notes.map((text) => make("li", {}, sentence(text))));
+    const notes = found.notes.length ? [make("h3", {}, Words.say("about_remarks")), remarks] : [];
     return [...out, make("details", {}, make("summary", {}, Words.say("about_all_metrics")), whole, ...notes)];
   }
   const digits = (value) => Words.fixed(value, Math.abs(value) < 0.0095 ? 4 : 3);

@@ -55,7 +55,7 @@ def _words(column: Column, levels: list[str]) -> dict[str, str | None]:
         # One at a time: a column that holds many other words would be refused as a whole.
         features, odd = apply_columns(pd.DataFrame({column.name: [word]}), [column], {column.name: levels})
         if not odd:
-            level = features.iloc[0, 0]
+            level: Any = features.iloc[0, 0]
             out[fold(word)] = None if pd.isna(level) else str(level)
     return out
 

@@ -120,6 +120,7 @@ def test_commands_that_only_read_write_nothing(work: Path) -> None:
 
 def test_no_command_is_left_out() -> None:
     tested = {words[0] for words, _ in COMMANDS.values()} | {words[0] for words in READ_ONLY.values()}
+    tested.add("serve")  # which ends when it is told to, and writes nothing: tests/test_service_process.py
     assert tested == {str(one.name) for one in app.registered_commands}
 
 

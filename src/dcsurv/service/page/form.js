@@ -28,7 +28,7 @@ const Form = (() => {
     const unit = feature.unit;
     const row = make("div", { class: "row" }, input, ...(unit ? [make("span", { class: "unit", "aria-hidden": "true" }, unit)] : []));
     if (unknown) {
-      row.append(make("label", { class: "unknown" }, unknown, ` ${Words.say("unknown")}`, make("span", { class: "unseen" }, `: ${nameOf(feature)}`)));
+      row.append(make("label", { class: "unknown" }, unknown, ` ${Words.say("unknown")}`, make("span", { class: "unseen" }, nameOf(feature))));
       unknown.addEventListener("change", () => { if (unknown.checked) input.value = ""; changed(); });
     }
     input.addEventListener("input", () => { if (unknown && input.value.trim()) unknown.checked = false; changed(); });

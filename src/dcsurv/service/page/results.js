@@ -177,22 +177,21 @@ const Results = (() => {
   }
 
   const MOST = 12; // values that a list of contributions shows one by one
-  function why(card, found) {
+  function why(card, found, values) {
     const within = Words.within_horizon(found.horizon, card.time_unit);
     const shown = found.contributions.slice(0, MOST), rest = found.contributions.slice(MOST);
     const largest = Math.max(0.01, ...found.contributions.map((one) => Math.abs(one.effect)));
     const items = shown.map((one) => {
-      const feature = featureOf(card, one.feature), number = Number(one.value);
-      const value = feature.kind === "number" && Number.isFinite(number) && one.value !== "" ? number : one.value;
-      const known = feature.kind === "number" ? value === number : feature.levels.includes(value);
-      return bar(`${nameOf(feature)}: ${known ? valueOf(feature, value) : Words.say("unknown")}`, one.effect, largest);
+      const feature = featureOf(card, one.feature);
+      return bar(`${nameOf(feature)}: ${valueOf(feature, values[one.feature])}`, one.effect, largest);
     });
     const sum = rest.reduce((total, one) => total + one.effect, 0);
     if (rest.length) items.push(bar(Words.say("why_rest", { n: Words.number(rest.length), count: rest.length }), sum, largest));
     return [
       make("p", {}, Words.say("why_lead", { within, base: Words.number(100 * found.base, 1), risk: Words.number(100 * found.risk, 1) })),
       make("ul", { class: "bars", "aria-label": Words.say("why_caption") }, ...items),
-      make("p", { class: "fine" }, [Words.say("why_fine"), ...[found.method, found.background].filter(Boolean).map(Words.said)].join(" ")),
+      make("p", { class: "fine" }, Words.say("why_fine")),
+      make("p", { class: "fine screen" }, Words.say("why_how", { method: Words.said(found.method), background: Words.said(found.background) })),
     ];
   }
   function bar(name, effect, largest) {

@@ -18,7 +18,7 @@ from test_cli import OUTCOME, patients, run
 
 COMMANDS = (
     "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
-    "info", "reproduce",
+    "export", "info", "reproduce",
 )  # fmt: skip
 
 

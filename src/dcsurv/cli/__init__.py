@@ -6,6 +6,7 @@ from dcsurv.cli import (  # noqa: F401  (each adds its commands)
     describing,
     evaluating,
     explaining,
+    exporting,
     fitting,
     predicting,
     reporting,
@@ -17,7 +18,7 @@ from dcsurv.cli.app import app, in_order, main
 
 in_order(
     "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
-    "info", "reproduce",
+    "export", "info", "reproduce",
 )  # fmt: skip
 
 __all__ = ["app", "main"]

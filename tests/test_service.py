@@ -40,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, cohort: tuple[pd.DataFrame,
     dcsurv.CoxPH(time_unit="days").fit(X[SMALL], y).save(folder / "adjuvant.safetensors")
     dcsurv.CoxPH(time_unit="days").fit(X, y).save(folder / "breast@9.safetensors")
     ensemble = dcsurv.CalibratedEnsemble(n_members=2, seeds_per_member=1, time_unit="days")
-    ensemble.set_params(estimator__max_epochs=2).fit(X.head(400), y[:400]).save(folder / "breast@10.safetensors")
+    ensemble.set_params(estimator__max_epochs=2).fit(X.head(200), y[:200]).save(folder / "breast@10.safetensors")
     (folder / "torn.safetensors").write_bytes((folder / "adjuvant.safetensors").read_bytes()[:-9])
     return folder
 
@@ -304,6 +304,25 @@ def test_a_file_that_cannot_be_used_is_refused_in_words(service: Running, table:
     assert send(table.read_bytes(), horizons="soon")[0] == 422
     assert "no column" in send(table.read_bytes(), keep="name")[1] or "name" in send(table.read_bytes(), keep="name")[1]
     assert send(table.read_bytes(), level="2")[0] == 422
+
+
+def test_a_file_that_fails_on_the_way_ends_the_connection_before_the_answer(service: Running) -> None:
+    """Whoever reads a chunked answer to its end knows that it is whole."""
+    good, bad = "61,yes,no\n" * 16_384, "old,yes,no\n" * 16_384
+    content = f"age,chemotherapy,er_positive\n{good}{bad}".encode()
+    got = bytearray()
+
+    def read() -> None:
+        headers = {"Content-Type": "text/csv"}
+        with service.client.stream("POST", "/v1/predict/csv", content=content, headers=headers) as done:
+            assert done.status_code == 200
+            for part in done.iter_bytes():
+                got.extend(part)
+
+    with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+        read()
+    assert got.count(b"\n") == 1 + 16_384
+    assert "failed on the way: Problem at" in service.logged()
 
 
 # --- what there is ---------------------------------------------------------------------------------------------

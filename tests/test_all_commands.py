@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "explain": (("explain", "cox.safetensors", "p.csv", "--row", "1", "-o", "e.html"), ""),
     "calculator": (("calculator", "cox.safetensors", "-o", "r.html"), ""),
     "recalibrate": (("recalibrate", "cox.safetensors", "p.csv", "-o", "out.safetensors"), ""),
+    "export": (("export", "cox.safetensors", "-o", "out.onnx"), ""),
     "report": (("report", "cox.safetensors", "p.csv", "--bootstrap", "0", "-o", "r.html"), ""),
     "tune": (("tune", "p.csv", *OUTCOME, "--model", "coxph", "--quick", "--trials", "2", "--jobs", "1",
               "--storage", "study", "--figures", "f", "-o", "s.json"), r"study(-journal)?"),
@@ -120,6 +121,7 @@ def test_commands_that_only_read_write_nothing(work: Path) -> None:
 
 def test_no_command_is_left_out() -> None:
     tested = {words[0] for words, _ in COMMANDS.values()} | {words[0] for words in READ_ONLY.values()}
+    tested.add("serve")  # which ends when it is told to, and writes nothing: tests/test_service_process.py
     assert tested == {str(one.name) for one in app.registered_commands}
 
 
@@ -158,6 +160,7 @@ OUTPUTS = {
     "predict": ("predict", "cox.safetensors", "p.csv", "-o"),
     "explain": ("explain", "cox.safetensors", "p.csv", "-o"),
     "recalibrate": ("recalibrate", "cox.safetensors", "p.csv", "-o"),
+    "export": ("export", "cox.safetensors", "-o"),
     "report": ("report", "cox.safetensors", "p.csv", "-o"),
     "tune": ("tune", "p.csv", *OUTCOME, "-o"),
     "tune --figures": ("tune", "p.csv", *OUTCOME, "-o", "s.json", "--figures"),
@@ -165,7 +168,8 @@ OUTPUTS = {
     "reproduce": ("reproduce", "--quick", "-o"),
     "demo": ("demo", "-o"),
 }
-SUFFIX = {"fit --report": ".html", "predict": ".csv", "explain": ".html", "report": ".html", "tune": ".json"}
+SUFFIX = {"fit --report": ".html", "predict": ".csv", "explain": ".html", "report": ".html", "export": ".onnx",
+          "tune": ".json"}  # fmt: skip
 
 
 @pytest.fixture

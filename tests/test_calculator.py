@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from dcsurv.datasets import load_metabric, load_support
 from dcsurv.service import Policy, Problem, write_calculator
 from dcsurv.service.inside import what_it_tells
 from dcsurv.service.served import ServedModel
-from test_cli import run
+from test_cli import OUTCOME, patients, run
 
 GUARD = 600_000  # milliseconds after which a page that hangs is given up
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -289,6 +292,40 @@ def test_the_same_model_gives_the_same_bytes_and_no_row_of_a_patient(models, fol
     numbers = [k for k, name in enumerate(X.columns) if X[name].dtype.kind == "f"]
     own = {tuple(row) for row in np.round(X.iloc[:, numbers].to_numpy(), 6)}
     assert not own & {tuple(row) for row in np.round(made_up[numbers].to_numpy(float), 6)}
+
+
+def inside_of(path: Path) -> tuple[dict[str, Any], bytes]:
+    """What a reader finds in a calculator's file: the description, and all that is packed."""
+    letters = re.search(r'id="packed">"([^"]+)"', path.read_text(encoding="utf-8"))
+    assert letters is not None
+    whole = zlib.decompress(base64.b64decode(letters[1]))
+    return json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")]), whole
+
+
+def test_a_file_tells_what_it_says_that_it_tells(tmp_path):
+    """And neither the event column, nor the fingerprint of the table, nor a column that was left out."""
+    patients(80).to_csv(tmp_path / "ward.csv", index=False)
+    model = tmp_path / "m.safetensors"
+    run("fit", tmp_path / "ward.csv", *OUTCOME, "--model", "coxph", "--evaluate", "none", "-o", model)
+    said = " ".join(run("calculator", model, "-o", tmp_path / "c.html").stdout.split())
+    description, whole = inside_of(tmp_path / "c.html")
+    card = dcsurv.load(model).card_
+    text = whole.decode("latin-1")
+    assert card["data"]["sha256"] not in text
+    left_out = [one["name"] for one in card["columns"] if one["kind"] == "left out"]
+    assert "patient_id" in left_out
+    assert not [name for name in left_out if name in text]
+    assert card["outcome"]["event"] not in text
+    assert "ward.csv" in text
+    assert "Names of tables: ward.csv." in said
+    assert (
+        description["card"]["inside"]
+        == json.loads(run("calculator", model, "-o", tmp_path / "c.html", "--json").stdout)["tells"]
+    )
+    told = " ".join(description["card"]["inside"])
+    for reading in description["readings"]:
+        assert reading["name"] in told
+        assert all(level in told for level in reading["levels"])
 
 
 def test_the_command_writes_a_page_with_the_owners_words(browser, models, tmp_path):

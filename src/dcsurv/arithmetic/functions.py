@@ -90,7 +90,6 @@ def quantile_of_level(level: Value, quantile: Callable[[float], float]) -> Value
 
 def _fitted(function: Callable[[Doubles], Doubles], low: float, high: float, degree: int) -> Doubles:
     """Return the coefficients of the Chebyshev polynomials, over an interval, that run through a function."""
-    out: Doubles = np.polynomial.chebyshev.chebinterpolate(
-        lambda x: function(low + (high - low) * (x + 1.0) / 2.0), degree
-    )
-    return out
+    places = np.polynomial.chebyshev.chebpts1(degree + 1)
+    heights = function(low + (high - low) * (places + 1.0) / 2.0)
+    return np.asarray(np.polynomial.chebyshev.chebfit(places, heights, degree), dtype=np.float64)

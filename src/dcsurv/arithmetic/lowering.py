@@ -18,6 +18,8 @@ OPSET, TREE_OPSET = 20, 5
 TREE_DOMAIN = "ai.onnx.ml"
 # How a node of a tree compares, and how leaves are put together.
 _AT_MOST, _BELOW, _SUM = 0, 1, 1
+# Shorter arrays are doubles in any case.
+_SMALL = 64
 
 
 class Lowering:
@@ -63,7 +65,19 @@ class Lowering:
             Of its operation.
         """
         if number in self.graph.arrays:
-            return self.constant(self.graph.arrays[number].astype(np.float64), f"/{number}")
+            return self._doubles(number)
+        return self._names[number]
+
+    def _doubles(self, number: int) -> str:
+        """Write a constant: in single precision, and made double where it is used, if that loses nothing."""
+        if number not in self._names:
+            array = self.graph.arrays[number].astype(np.float64)
+            with np.errstate(over="ignore"):
+                short = array.astype(np.float32)
+            if array.size > _SMALL and np.array_equal(short, array, equal_nan=True):
+                self._names[number] = self.operator("Cast", [self.constant(short)], to=TensorProto.DOUBLE)
+            else:
+                self._names[number] = self.constant(array)
         return self._names[number]
 
     def operator(self, name: str, operands: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
@@ -235,7 +249,7 @@ class Lowering:
             ("Mul", ["o open", "bounded"], ["hidden after"]),
             ("Identity", ["hidden after"], ["kept"]),
         ]
-        more = {"Split": {"axis": 1, "num_outputs": 4}}
+        more: dict[str, dict[str, Any]] = {"Split": {"axis": 1, "num_outputs": 4}}
         body = helper.make_graph(
             [helper.make_node(name, taken, made, **more.get(name, {})) for name, taken, made in steps],
             "one step of an LSTM",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dcsurv.arithmetic.whole import DEFAULT_LEVEL, LEVEL, TIMES, Arithmetic, Computable
+from dcsurv.arithmetic.whole import LEVEL, TIMES, Arithmetic, Computable
 from dcsurv.messages import needs_extra
 from dcsurv.writing import write_atomically
 
@@ -18,12 +19,17 @@ _OUTPUTS = ("survival", "lower", "upper", "followed_to")
 _IR_VERSION = 10
 
 
-def to_onnx(model: Computable | Arithmetic, path: str | PathLike[str] | None = None) -> bytes:
+def to_onnx(
+    model: Computable | Arithmetic,
+    path: str | PathLike[str] | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
+) -> bytes:
     """Write a fitted model, its preprocessing included, as an ONNX file, which onnxruntime computes within 1e-6.
 
     Inputs are the features by their names, each (n,): numbers as doubles with NaN where one is missing, categories as
-    text, of which unknown levels, such as ``""``, count as missing; ``times``, ascending doubles, (m,); and ``level``,
-    one double, 0.9 unless given, for models with a band. Outputs are ``survival``, (n, m), the ends of its band
+    text, of which unknown levels, such as ``""``, count as missing; ``times``, ascending doubles, (m,); and for models
+    with a band its ``level``, one double such as 0.9. Outputs are ``survival``, (n, m), the ends of its band
     ``lower`` and ``upper``, if the model has one, and ``followed_to``, (n,).
 
     Parameters
@@ -32,6 +38,8 @@ def to_onnx(model: Computable | Arithmetic, path: str | PathLike[str] | None = N
         A fitted model, or its arithmetic.
     path : str, path-like or None, default None
         File to write; None: none.
+    about : mapping or None, default None
+        What else the metadata are to say, such as the digest of the model's file: plain data.
 
     Returns
     -------
@@ -73,7 +81,6 @@ def to_onnx(model: Computable | Arithmetic, path: str | PathLike[str] | None = N
     outputs = [name for name in _OUTPUTS if name in whole.graph.outputs]
     if whole.has_band:
         inputs.append(helper.make_tensor_value_info(LEVEL, TensorProto.DOUBLE, []))
-        lowering.constant(np.array(DEFAULT_LEVEL), LEVEL)
     lowering.write(whole.graph.needed_for(outputs))
     results = []
     for name in outputs:
@@ -89,7 +96,7 @@ def to_onnx(model: Computable | Arithmetic, path: str | PathLike[str] | None = N
         ir_version=_IR_VERSION,
         producer_name="dcsurv",
     )
-    helper.set_model_props(written, _metadata(whole, names))
+    helper.set_model_props(written, _metadata(whole, names, about or {}))
     checker.check_model(written)
     block: bytes = written.SerializeToString(deterministic=True)
     if path is not None:
@@ -130,10 +137,10 @@ def _encode_levels(lowering: Any, name: str, own: str, levels: tuple[str, ...]) 
     lowering.nodes.append(helper.make_node("Where", [unknown, missing, numbers], [own]))
 
 
-def _metadata(whole: Arithmetic, names: dict[str, str]) -> dict[str, str]:
+def _metadata(whole: Arithmetic, names: dict[str, str], more: Mapping[str, Any]) -> dict[str, str]:
     features = [
         {"name": one.name, "input": names[one.value], "levels": None if one.levels is None else list(one.levels)}
         for one in whole.features
     ]
-    about = {name: one if isinstance(one, str) else json.dumps(one) for name, one in whole.about.items()}
+    about = {name: one if isinstance(one, str) else json.dumps(one) for name, one in {**whole.about, **more}.items()}
     return {"kind": whole.kind, "features": json.dumps(features), **about}

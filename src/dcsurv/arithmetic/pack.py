@@ -119,7 +119,12 @@ class _Block:
 def _shortest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array of the shortest type that keeps every number."""
     wide = np.asarray(array, dtype=np.float64)
-    if array.size and np.isfinite(wide).all() and (wide == np.rint(wide)).all() and not np.signbit(wide[wide == 0]).any():
+    if (
+        array.size
+        and np.isfinite(wide).all()
+        and (wide == np.rint(wide)).all()
+        and not np.signbit(wide[wide == 0]).any()
+    ):
         low, high = wide.min(), wide.max()
         for name in _WHOLE:
             if np.iinfo(name).min <= low and high <= np.iinfo(name).max:

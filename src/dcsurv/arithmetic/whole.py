@@ -11,7 +11,6 @@ from dcsurv.arithmetic.readable import ReadableCurves
 
 # The inputs besides the features: times that curves are read at, (m,), and the level of their band, a number.
 TIMES, LEVEL = "times", "level"
-DEFAULT_LEVEL = 0.9
 
 
 class FeatureInput(NamedTuple):

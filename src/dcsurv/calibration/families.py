@@ -117,7 +117,6 @@ class Family:
             others = itertools.islice(members, self.n_seeds - 1)
             yield first if self.n_seeds == 1 else sum(others, start=first) / self.n_seeds
 
-
     def arithmetic_by_fold(self, prepared: Value, nodes: FloatArray) -> list[Value]:
         """Return what :meth:`by_fold` yields as arithmetic, (n, T) each."""
         members = [member.survival_arithmetic_at(prepared, nodes) for member in self.members]

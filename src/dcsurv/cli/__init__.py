@@ -7,6 +7,7 @@ from dcsurv.cli import (  # noqa: F401  (each adds its commands)
     describing,
     evaluating,
     explaining,
+    exporting,
     fitting,
     predicting,
     reporting,
@@ -19,7 +20,7 @@ from dcsurv.cli.app import app, in_order, main
 
 in_order(
     "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
-    "serve", "calculator", "info", "reproduce",
+    "serve", "calculator", "export", "info", "reproduce",
 )  # fmt: skip
 
 __all__ = ["app", "main"]

@@ -124,7 +124,9 @@ def serve(
     ] = None,
     languages: Annotated[
         Path | None,
-        described(metavar="FOLDER", help="Folder with files of words for the page in further languages, such as fr.json."),
+        described(
+            metavar="FOLDER", help="Folder with files of words for the page in further languages, such as fr.json."
+        ),
     ] = None,
     place: PlaceOptions,
     unlike: UnlikeOptions,
@@ -140,7 +142,7 @@ def serve(
     ] = True,
     shell: Shell,
 ) -> None:
-    """Serve a model as a risk calculator: a page for people, an API for programs; on this machine unless told otherwise.
+    """Serve a model as a risk calculator: a page for people and an API for programs, on this machine unless told so.
 
     A folder may hold several models: breast@2.safetensors is version 2 of breast, and without a sign the version is 1.
     A file that is replaced is read again while the service goes on; one that cannot be used is left out, and what was
@@ -183,7 +185,7 @@ def serve(
         concurrent=limits.concurrent,
     )
     _log_to_stderr(access_log)
-    store = ModelStore(path, policy, {} if words is None else read_owner_words(words))
+    store = ModelStore(path, policy, None if words is None else read_owner_words(words))
     store.open()
     bound = bind(place.host, place.port)
     access = Access(token, _hosts(place, is_loopback), place.behind_proxy)
@@ -218,7 +220,7 @@ def _token(file: Path | None) -> str | None:
     return found.strip()
 
 
-def _hosts(place: PlaceOptions, is_loopback: bool) -> set[str] | None:
+def _hosts(place: PlaceOptions, is_loopback: bool) -> tuple[str, ...] | None:
     """Return the names under which the service may be asked; None: any, where a token or a proxy decides."""
     from dcsurv.service.guard import LOOPBACK
 
@@ -226,17 +228,24 @@ def _hosts(place: PlaceOptions, is_loopback: bool) -> set[str] | None:
     if not is_loopback and not named:
         return None
     own = f"[{place.host}]" if ":" in place.host else place.host.lower()
-    return {*LOOPBACK, *named, own}
+    return (*LOOPBACK, *sorted({*named, own} - {*LOOPBACK}))
 
 
 def _address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
+class _ToStderr(logging.Handler):
+    """Writes to standard error as it is at the moment, not as it was once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"{self.format(record)}\n")
+
+
 def _log_to_stderr(access_log: bool) -> None:
     """Write what the service has to say to standard error, one line each."""
     logger = logging.getLogger("dcsurv.service")
-    handler: logging.Handler = logging.StreamHandler()
+    handler = _ToStderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO if access_log else logging.WARNING)

@@ -81,9 +81,7 @@ def _clamped(columns: list[Value], ranges: Ranges) -> list[Value]:
     """Return columns in which values far outside the range of training are at its edge."""
     lowest, highest = ranges.limits
     out = list(columns)
-    for place, low, high, least, most in zip(
-        ranges.places, ranges.low, ranges.high, lowest, highest, strict=True
-    ):
+    for place, low, high, least, most in zip(ranges.places, ranges.low, ranges.high, lowest, highest, strict=True):
         if np.isfinite(least) and np.isfinite(most):
             value = out[place]
             out[place] = value.below(least, low, (-value).below(-most, high, value))

@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from dcsurv.arithmetic import Value
 from dcsurv.networks.dense import as_doubles, dense, joined_dense
-
 from dcsurv.networks.embedding import PiecewiseLinear
 from dcsurv.networks.recurrent import RecurrentDecoder
 

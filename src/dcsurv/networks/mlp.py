@@ -93,7 +93,8 @@ class MLP(nn.Module):
             elif isinstance(layer, nn.ReLU):
                 out = out.relu()
             elif isinstance(layer, nn.BatchNorm1d):
-                assert layer.running_mean is not None and layer.running_var is not None
+                assert layer.running_mean is not None
+                assert layer.running_var is not None
                 scale = as_doubles(layer.weight) / np.sqrt(as_doubles(layer.running_var) + layer.eps)
                 out = out * scale + (as_doubles(layer.bias) - as_doubles(layer.running_mean) * scale)
         return out if times is None else out.reshape(len(times))

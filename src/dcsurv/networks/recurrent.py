@@ -129,9 +129,9 @@ class RecurrentDecoder(nn.Module):
     @property
     def output_size(self) -> int:
         """How many numbers each node has in the end, D H."""
-        kernel = self.layers[-1].recurrent_kernel
-        assert isinstance(kernel, Tensor)
-        return int(kernel.shape[0] * kernel.shape[1])
+        last = self.layers[-1]
+        assert isinstance(last, _RecurrentLayer)
+        return int(last.recurrent_kernel.shape[0] * last.recurrent_kernel.shape[1])
 
     def arithmetic(
         self,
@@ -160,6 +160,7 @@ class RecurrentDecoder(nn.Module):
         """
         hidden = encoding
         for layer in self.layers:
+            assert isinstance(layer, _RecurrentLayer)
             input_kernel, recurrent_kernel, bias = (
                 as_doubles(one) for one in (layer.input_kernel, layer.recurrent_kernel, layer.bias)
             )

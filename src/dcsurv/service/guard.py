@@ -25,7 +25,7 @@ from dcsurv.service.receiving import ClientGone
 _access = logging.getLogger("dcsurv.service.access")
 _log = logging.getLogger("dcsurv.service")
 
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _OTHER = "other"
 # What every answer carries unless it says so itself.
@@ -49,7 +49,7 @@ class Access:
     ----------
     token : str or None, default None
         What a request has to carry as its bearer token; None: nothing.
-    hosts : collection of str or None, default those of this machine
+    hosts : tuple of str or None, default ('localhost', '127.0.0.1', '[::1]')
         Names under which the service is asked; None: any.
     behind_proxy : bool, default False
         Whether a reverse proxy says where requests come from.
@@ -62,11 +62,17 @@ class Access:
     """
 
     token: str | None = None
-    hosts: Collection[str] | None = LOOPBACK
+    hosts: tuple[str, ...] | None = LOOPBACK
     behind_proxy: bool = False
 
     def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a request that came under another name, or from a page of somebody else."""
+        """Refuse a request that came under another name, or from a page of somebody else.
+
+        Parameters
+        ----------
+        headers : mapping
+            Of the request, by small names.
+        """
         if self.hosts is None:
             return
         host = _host_of(headers.get(b"host", b"").decode("latin-1"))
@@ -77,7 +83,18 @@ class Access:
             raise Problem(403, "Pages of other sites may not ask this service.")
 
     def knows(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Tell whether a request carries the token, in a time that does not depend on how much of it is right."""
+        """Tell whether a request carries the token, in a time that does not depend on how much of it is right.
+
+        Parameters
+        ----------
+        headers : mapping
+            Of the request, by small names.
+
+        Returns
+        -------
+        bool
+            True where no token is needed.
+        """
         if self.token is None:
             return True
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
@@ -154,13 +171,16 @@ class Guard:
             try:
                 self._check(scope, headers, begun)
                 await self._app(scope, receive, answer)
-            except Problem as problem:
-                await send_problem(problem, answer)
             except ClientGone:
                 status = status or 499
             except Exception as error:
-                _log.error("request %s failed: %s", number.decode(), without_values(error))
-                if not status:
+                if status:  # an answer that has begun is not ended: the connection is
+                    _log.error("request %s failed on the way: %s", number.decode(), without_values(error))
+                    status = 500
+                elif isinstance(error, Problem):
+                    await send_problem(error, answer)
+                else:
+                    _log.error("request %s failed: %s", number.decode(), without_values(error))
                     await send_problem(Problem(500, "Something unexpected happened; it is in the log."), answer)
         except ClientGone:
             status = 499

@@ -10,7 +10,7 @@ import pandas as pd
 from dcsurv.cohort import ModelCard, apply_columns, describe_time
 from dcsurv.cohort.card import levels_of
 from dcsurv.cohort.cells import LANGUAGES, fold
-from dcsurv.cohort.columns import Column
+from dcsurv.cohort.columns import FEW_VALUES, Column
 from dcsurv.cohort.privacy import Learnt, what_a_reader_learns
 from dcsurv.explanation.elsewhere import plan_for_one
 from dcsurv.messages import plural
@@ -19,6 +19,8 @@ from dcsurv.plain import level_text
 
 # Words for yes and no that a value may be written with, besides the levels themselves.
 _WORDS = sorted({word for pair in LANGUAGES for words in pair for word in words} | {"0", "1"})
+# Few at a time: a column that holds many other words than its levels would be refused as a whole.
+_AT_ONCE = FEW_VALUES - 1
 
 
 def readings_of(model: SurvivalModel) -> list[dict[str, Any]]:
@@ -51,12 +53,14 @@ def readings_of(model: SurvivalModel) -> list[dict[str, Any]]:
 def _words(column: Column, levels: list[str]) -> dict[str, str | None]:
     """Return which level each word means, by the word without case; None if it means that nothing is known."""
     out: dict[str, str | None] = {}
-    for word in dict.fromkeys([*(fold(level) for level in levels), *levels, *_WORDS]):
-        # One at a time: a column that holds many other words would be refused as a whole.
-        features, odd = apply_columns(pd.DataFrame({column.name: [word]}), [column], {column.name: levels})
-        if not odd:
-            level = features.iloc[0, 0]
-            out[fold(word)] = None if pd.isna(level) else str(level)
+    words = list(dict.fromkeys([*(fold(level) for level in levels), *levels, *_WORDS]))
+    for start in range(0, len(words), _AT_ONCE):
+        some = words[start : start + _AT_ONCE]
+        features, odd = apply_columns(pd.DataFrame({column.name: some}), [column], {column.name: levels})
+        unknown = {row for one in odd for row, _ in one.cells}
+        for row, (word, level) in enumerate(zip(some, features[column.name], strict=True)):
+            if row not in unknown:
+                out[fold(word)] = None if pd.isna(level) else str(level)
     return out
 
 

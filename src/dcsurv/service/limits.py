@@ -22,8 +22,7 @@ class Limits:
     max_file : int, default 200000000
         Bytes of one CSV request.
     seconds : float, default 30.0
-        For one answer, or for one piece of a streamed one; also in which a client has to send a body, or to take what
-        is sent.
+        For one answer, or for one piece of a streamed one; also in which a client has to take what is sent.
     rate : float, default 50.0
         Requests per second of one client address, over a few seconds; 0: any.
     concurrent : int, default 256
@@ -36,6 +35,8 @@ class Limits:
         Open connections.
     header_seconds : float, default 10.0
         In which a client has to send the head of a request.
+    body_seconds : float, default 30.0
+        In which it has to send the body.
     idle_seconds : int, default 30
         After which a connection without a request is ended.
 
@@ -56,6 +57,7 @@ class Limits:
     files: int = 4
     connections: int = 12_000
     header_seconds: float = 10.0
+    body_seconds: float = 30.0
     idle_seconds: int = 30
 
     @property

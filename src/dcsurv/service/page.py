@@ -1,7 +1,7 @@
 """The calculator's page: its files as a service gives them out, or all of it as one HTML text.
 
 There is one page. Served, it links its style and scripts and asks the service. Whole, they are inside, with the model:
-then its content-security-policy lists the hash of each, so that nothing else runs. Words are data; a language is a file.
+then its content-security-policy lists the hash of each, so that nothing else runs. A language is a file of words.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def assemble(
     Examples
     --------
     >>> from dcsurv.service import assemble
-    >>> page = assemble(scripts=[], data={"model": {"numbers": [1, 2]}}, title="Risk after surgery")
+    >>> page = assemble(scripts=[], data={"packed": {"numbers": [1, 2]}}, title="Risk after surgery")
     >>> "<title>Risk after surgery</title>" in page, "connect-src" in page
     (True, False)
     """
@@ -132,6 +132,9 @@ def assemble(
     if language is not None and language not in words:
         known = f"There are {listed(list(words))}."
         raise InputError(f"the page has no words in {shortened(repr(language))}.", parameter="language", remedy=known)
+    for key in data:
+        if f'id="{key}"' in page or key == "words":
+            raise ValueError(f"the page has an element {key!r} of its own; the data need another id.")
     held = {"words": words, **data}
     blocks = [
         f'<script type="application/json" id="{html.escape(key)}">{_json(one)}</script>' for key, one in held.items()

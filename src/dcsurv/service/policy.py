@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
-Choice: TypeAlias = Literal["note", "refuse"]
+NoteOrRefuse: TypeAlias = Literal["note", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Policy:
     {'out_of_range': 'refuse', 'unknown_level': 'note', 'missing': 'note'}
     """
 
-    out_of_range: Choice = "note"
-    unknown_level: Choice = "note"
-    missing: Choice = "note"
+    out_of_range: NoteOrRefuse = "note"
+    unknown_level: NoteOrRefuse = "note"
+    missing: NoteOrRefuse = "note"
 
     def to_dict(self) -> dict[str, str]:
         """Return it as plain data."""

@@ -65,13 +65,13 @@ class Receiving:
         if int(announced) > most:
             raise too_large
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._limits.seconds
+        end = loop.time() + self._limits.body_seconds
         while True:
             try:
                 async with asyncio.timeout_at(end):
                     message = await request.receive()
             except TimeoutError:
-                detail = f"The body did not arrive within {self._limits.seconds:g} seconds."
+                detail = f"The body did not arrive within {self._limits.body_seconds:g} seconds."
                 raise Problem(408, detail, headers=_CLOSE) from None
             if message["type"] == "http.disconnect":
                 raise ClientGone

@@ -39,6 +39,8 @@ _LAST_REQUEST: Final = 0.5
 _SPARE, _BACKLOG = 256, 4096
 # Seconds for which a thread keeps the interpreter: those who wait for an answer wait for no more than this.
 _SWITCH: Final = 0.001
+# Answers are trees of many small things without a circle; they need not be looked through so often.
+_GARBAGE: Final = (20_000, 20, 20)
 
 
 class PatientConnection(HttpToolsProtocol):
@@ -163,6 +165,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # models stay; what requests leave behind is found quicker without them
+        gc.set_threshold(*_GARBAGE)
         self._ready()
 
 
@@ -181,6 +184,7 @@ def bind(host: str, port: int) -> socket.socket:
     socket
         Bound, not yet listening.
     """
+    bound: socket.socket | None = None
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind)
@@ -188,6 +192,8 @@ def bind(host: str, port: int) -> socket.socket:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
+        if bound is not None:
+            bound.close()
         raise InputError(
             f"the service cannot be asked on {host}, port {port} ({error.strerror or error}).",
             parameter="port",

@@ -8,7 +8,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,6 @@ class Shelf:
     missed: int = 0
 
 
-@dataclass
 class ModelStore:
     """The models of a file or a folder, ready to answer.
 
@@ -65,22 +64,39 @@ class ModelStore:
     ----------
     path : Path
         A model file, or a folder of them.
-    policy : Policy, default Policy()
-        What is done with values unlike training.
-    words : mapping of str to object, default {}
+    policy : Policy or None, default None
+        What is done with values unlike training; None: notes.
+    words : mapping or None, default None
         The owner's words.
-    counts : ServiceCounts, default ServiceCounts()
-        Where loads are counted.
+
+    Attributes
+    ----------
+    path : Path
+        As passed.
+    counts : ServiceCounts
+        What is counted: files read, and what a service adds.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import dcsurv
+    >>> from dcsurv.datasets import load_metabric
+    >>> from dcsurv.service import ModelStore
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dcsurv.CoxPH(time_unit="days").fit(*load_metabric()).save(pathlib.Path(folder, "breast@2.safetensors"))
+    ...     store = ModelStore(pathlib.Path(folder))
+    ...     store.open()
+    >>> store.find("breast").version
+    '2'
     """
 
-    path: Path
-    policy: Policy = field(default_factory=Policy)
-    words: Mapping[str, Any] = field(default_factory=dict)
-    counts: ServiceCounts = field(default_factory=ServiceCounts)
-    # Replaced as a whole, never changed: whoever reads it sees one state.
-    _shelves: Mapping[Path, Shelf] = field(default_factory=dict, init=False, repr=False)
-    _stop: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
-    _watcher: threading.Thread | None = field(default=None, init=False, repr=False)
+    def __init__(self, path: Path, policy: Policy | None = None, words: Mapping[str, Any] | None = None) -> None:
+        self.path, self.counts = path, ServiceCounts()
+        self._policy, self._words = policy or Policy(), dict(words or {})
+        # Replaced as a whole, never changed: whoever reads it sees one state.
+        self._shelves: Mapping[Path, Shelf] = {}
+        self._stop = threading.Event()
+        self._watcher: threading.Thread | None = None
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -119,7 +135,13 @@ class ModelStore:
         self._shelves = shelves
 
     def watch(self, seconds: float) -> None:
-        """Look again every so many seconds, in a thread."""
+        """Look again every now and then, in a thread.
+
+        Parameters
+        ----------
+        seconds : float
+            Between two looks.
+        """
         self._watcher = threading.Thread(target=self._watch, args=(seconds,), name="dcsurv-models", daemon=True)
         self._watcher.start()
 
@@ -145,6 +167,9 @@ class ModelStore:
         """Read a file; where it cannot be used, what was read before stays."""
         name, version = name_and_version(path)
         try:
+            for other, one in self._shelves.items():
+                if other != path and (one.name, one.version) == (name, version):
+                    raise ValueError(f"{other.name} has the same name and version.")
             served = self._load(path, name, version, before)
         except Exception as error:
             self.counts.loads["refused"] += 1
@@ -170,7 +195,7 @@ class ModelStore:
                 model = load(copy)
             except ValueError as error:
                 raise ValueError(str(error).replace(str(copy), path.name)) from None
-        served = ServedModel(model, name, version, digest, self.words, self.policy)
+        served = ServedModel(model, name, version, digest, self._words, self._policy)
         served.warm_up()
         return served
 
@@ -183,7 +208,20 @@ class ModelStore:
         return sorted(found, key=lambda one: one.name)
 
     def find(self, name: str | None = None, version: str | None = None) -> ServedModel:
-        """Return the model that is asked for; None: the first name, the newest version."""
+        """Return the model that is asked for.
+
+        Parameters
+        ----------
+        name : str or None, default None
+            Its name; None: the first.
+        version : str or None, default None
+            Its version; None: the newest.
+
+        Returns
+        -------
+        ServedModel
+            Ready to be asked.
+        """
         models = self.all()
         if not models:
             raise Problem(503, "There is no model at the moment.", headers={"Retry-After": "5"})

@@ -70,7 +70,10 @@ def read_owner_words(path: Path) -> dict[str, Any]:
     ...     read_owner_words(path)
     {'title': 'Breast cancer', 'features': {'age': {'unit': 'years'}}}
     """
-    remedy = "It is a JSON object with title, notice, event, event_free, features and languages; see the documentation of the service."
+    remedy = (
+        "It is a JSON object with title, notice, event, event_free, features and languages; see the documentation of "
+        "the service."
+    )
     try:
         content = path.read_bytes()
         if len(content) > _LARGEST:

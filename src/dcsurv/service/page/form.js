@@ -28,7 +28,7 @@ const Form = (() => {
     const unit = feature.unit;
     const row = make("div", { class: "row" }, input, ...(unit ? [make("span", { class: "unit", "aria-hidden": "true" }, unit)] : []));
     if (unknown) {
-      row.append(make("label", { class: "unknown" }, unknown, ` ${Words.say("unknown")}`, make("span", { class: "unseen" }, `: ${nameOf(feature)}`)));
+      row.append(make("label", { class: "unknown" }, unknown, ` ${Words.say("unknown")}`, make("span", { class: "unseen" }, nameOf(feature))));
       unknown.addEventListener("change", () => { if (unknown.checked) input.value = ""; changed(); });
     }
     input.addEventListener("input", () => { if (unknown && input.value.trim()) unknown.checked = false; changed(); });
@@ -67,8 +67,11 @@ const Form = (() => {
         write: (value) => { const place = options.findIndex(([one]) => one === value); select.value = place < 0 ? "" : place; },
       };
     }
-    const radios = options.map((_, place) => make("input", { type: "radio", name: `f${k}`, value: place, id: `f${k}-${place}`, "aria-describedby": `h${k} s${k}` }));
-    const pills = make("div", { class: "pills" }, ...options.map(([level, text], place) => make("label", { class: level === null ? "unknown" : null }, radios[place], text)));
+    const radios = options.map((_, place) =>
+      make("input", { type: "radio", name: `f${k}`, value: place, id: `f${k}-${place}`, "aria-describedby": `h${k} s${k}` }));
+    const labels = options.map(([level, text], place) =>
+      make("label", { class: level === null ? "unknown" : null }, radios[place], text));
+    const pills = make("div", { class: "pills" }, ...labels);
     pills.addEventListener("change", changed);
     return {
       group: true, parts: [make("legend", {}, nameOf(feature)), pills], input: radios[0],

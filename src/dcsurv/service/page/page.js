@@ -4,14 +4,14 @@
   const by = (id) => document.getElementById(id);
   const engine = window.dcsurvEngine;
   const { make } = Form;
-  const WAIT = 150, EARLIER = 8; // milliseconds without a change before the engine is asked; earlier states on offer
-  const STEPS = 120, BEYOND = 1.5, PAPER = 880; // of the curve; how wide it is drawn for paper
+  const WAIT = 150, REST = 700, EARLIER = 8; // milliseconds before a prediction and a reason are asked for; states on offer
+  const STEPS = 120, BEYOND = 1.5, PAPER = 880; // of the curve; how wide it is drawn for a full sheet
   let models = [], card = null, chosen = null; // which there are, the card of one, and which of several it is
   let written = null; // the card as its owner wrote it; `card` has it in the reader's language
   let now = null, before = null; // the present state { values, answer, patient }, and the one to compare with
   let kept = [], earlier = []; // states on offer
   let last = null, settled = true; // the last state that was shown, and whether typing has ended since then
-  let horizon = 0, turn = 0, timer = 0, whyTurn = 0;
+  let horizon = 0, turn = 0, timer = 0, rest = 0, whyTurn = 0;
 
   const states = () => {
     const present = { ...now, kind: "now", name: Words.say("now") };
@@ -33,15 +33,15 @@
     by("clear").addEventListener("click", () => { fill(() => undefined); Form.focus(card.features[0].name); });
     by("print").addEventListener("click", () => window.print());
     by("keep").addEventListener("click", keep);
-    by("back").addEventListener("click", () => { Form.write(before.values); changed(); });
+    by("back").addEventListener("click", () => fill((feature) => before.values[feature.name]));
     by("compare").addEventListener("change", compare);
     by("why").addEventListener("toggle", explain);
     by("at").addEventListener("input", () => Results.read(card));
     by("drawing").addEventListener("pointermove", (event) => Results.read(card, event));
     by("token-form").addEventListener("submit", unlock);
-    by("model").addEventListener("change", () => open(models[by("model").value]));
+    by("models").addEventListener("change", () => open(models[by("models").value]));
     new ResizeObserver(() => { if (!matchMedia("print").matches) show(false); }).observe(by("results"));
-    window.addEventListener("beforeprint", () => { if (now) Results.curve(card, states(), PAPER); });
+    window.addEventListener("beforeprint", () => { if (now) Results.curve(card, states(), PAPER * (before || by("why").open ? 1.2 : 1)); });
     window.addEventListener("afterprint", () => show(false));
     await enter();
   }
@@ -100,12 +100,13 @@
     by("notice").textContent = card.notice || Words.say("notice");
     by("patient-hint").textContent = Words.say("patient_hint");
     by("rest").hidden = card.policy.missing === "refuse";
+    const identity = Words.say("foot_print", { ...card, digest: card.digest || "–" });
     by("foot").replaceChildren(make("span", { class: "screen" }, Words.say("foot")),
-      make("span", { class: "paper" }, `${Words.say("foot_print", { ...card, digest: card.digest || "–" })}. ${Words.say("printed", { date: Words.date() })}.`));
+      make("span", { class: "paper" }, `${identity}. ${Words.say("printed", { date: Words.date() })}.`));
     const called = (one) => one.title || one.name;
-    by("model").replaceChildren(...models.map((one, k) => make("option", { value: k },
+    by("models").replaceChildren(...models.map((one, k) => make("option", { value: k },
       models.some((two) => two !== one && called(two) === called(one)) ? `${called(one)} (${one.name} ${one.version})` : called(one))));
-    by("model").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
+    by("models").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
     Form.build(by("form"), card, changed);
     by("horizons").replaceChildren(...card.horizons.map((one, k) => {
       const input = make("input", { type: "radio", name: "horizon", value: k, checked: k === horizon });
@@ -118,6 +119,7 @@
   function fill(value) {
     const values = copy();
     Form.write(Object.fromEntries(card.features.map((one) => [one.name, value(one, values[one.name])])));
+    settled = true;
     changed();
   }
   function typical(feature) {
@@ -145,6 +147,7 @@
     by("waiting").textContent = text;
     by("summary").textContent = text;
     by("trouble").replaceChildren();
+    by("unusable").replaceChildren();
     by("brief").hidden = true;
     by("found").hidden = true;
     now = null;
@@ -161,13 +164,21 @@
     try {
       const answer = await engine.predict(request(values), chosen);
       if (mine !== turn) return; // an answer to what is no longer in the form
+      const [patient] = answer.patients;
+      Form.markAll(Results.fieldNotes(card, patient), patient.usable ? "note" : "error");
+      if (!patient.usable) { // numbers that nobody should go by are not shown
+        const far = patient.notes.some((one) => one.code === "far_outside");
+        nothing(Words.say(far ? "unusable" : "unusable_nothing"));
+        if (far) by("unusable").replaceChildren(...Results.notes(card, patient));
+        return;
+      }
       remember(values);
-      now = last = { values, answer, patient: answer.patients[0] };
-      Form.markAll(Results.fieldNotes(card, now.patient), "note");
+      now = last = { values, answer, patient };
       by("waiting").textContent = "";
       by("trouble").replaceChildren();
+      by("unusable").replaceChildren();
       show(true);
-      explain();
+      if (by("why").open) reason();
     } catch (problem) {
       if (mine === turn) refused(problem, () => ask(values, mine));
     } finally {
@@ -179,8 +190,10 @@
     const names = (one, two) => Results.changes(card, one, two).map((change) => change.feature).join();
     if (!last || !names(last.values, values)) return;
     const newest = earlier[0];
-    if (!settled && newest && newest !== before && names(newest.values, newest.next) === names(last.values, values)) newest.next = values;
-    else earlier = [{ ...last, next: values }, ...earlier].slice(0, EARLIER);
+    if (!settled && newest && newest !== before && names(newest.values, newest.next) === names(last.values, values)) {
+      newest.next = values;
+      if (!names(newest.values, values)) earlier.shift(); // it was typed back
+    } else earlier = [{ ...last, next: values }, ...earlier].slice(0, EARLIER);
     settled = false;
   }
 
@@ -234,7 +247,10 @@
       const [first, ...more] = Results.changes(card, one.values, one.next);
       return Words.say(more.length ? "compare_before_more" : "compare_before", { ...first, n: more.length, count: more.length });
     };
-    const group = (name, all, text) => (all.length ? [make("optgroup", { label: Words.say(name) }, ...all.map((one) => make("option", { value: `${name}${all.indexOf(one)}` }, text(one))))] : []);
+    const group = (name, all, text) => {
+      const options = all.map((one, k) => make("option", { value: `${name}${k}` }, text(one)));
+      return all.length ? [make("optgroup", { label: Words.say(name) }, ...options)] : [];
+    };
     by("compare").replaceChildren(make("option", { value: "" }, Words.say("compare_nobody")),
       ...group("compare_kept", kept, (one) => one.name), ...group("compare_earlier", earlier, label));
     by("compare").value = !before ? "" : kept.includes(before) ? `compare_kept${kept.indexOf(before)}` : `compare_earlier${earlier.indexOf(before)}`;
@@ -251,14 +267,22 @@
     show(true);
   }
 
+  // An explanation takes seconds: it is asked for when it is looked at and the values have come to rest.
+  function reason() {
+    by("why-said").replaceChildren(make("p", {}, Words.say("why_loading")));
+    whyTurn += 1;
+    clearTimeout(rest);
+    rest = setTimeout(explain, REST);
+  }
   async function explain() {
     if (!by("why").open || !now) return;
     const mine = (whyTurn += 1);
     const place = by("why-said");
     place.replaceChildren(make("p", {}, Words.say("why_loading")));
     try {
-      const found = await engine.explain({ patient: now.values, horizon: card.horizons[horizon].label }, chosen);
-      if (mine === whyTurn) place.replaceChildren(...Results.why(card, found));
+      const { values } = now;
+      const found = await engine.explain({ patient: values, horizon: card.horizons[horizon].label }, chosen);
+      if (mine === whyTurn) place.replaceChildren(...Results.why(card, found, values));
     } catch (problem) {
       if (problem.status === undefined) throw problem;
       if (mine === whyTurn) place.replaceChildren(make("p", { class: "warning" }, Words.say("failed", { detail: problem.detail })));

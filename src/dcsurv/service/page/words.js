@@ -7,7 +7,8 @@ const Words = (() => {
     ? Object.fromEntries(Object.entries(inside).map(([code, one]) => [code, one.language]))
     : JSON.parse(document.documentElement.dataset.languages);
   const DAYS = { days: 1, weeks: 7, months: 365.25 / 12, years: 365.25 };
-  let words = {}, code = "en", sayings = [];
+  const LATIN = { numberingSystem: "latn" }; // digits as they are typed
+  let words = {}, code = "en", locale = "en", sayings = [];
 
   // The language that the owner chose, or the first one of the browser that there are words for.
   function preferred() {
@@ -22,6 +23,7 @@ const Words = (() => {
   const load = async (language) => (inside ? inside[language] : (await fetch(`words/${language}.json`)).json());
   function use(language, found) {
     [code, words] = [language, found];
+    locale = navigator.languages.find((one) => one === code || one.split("-")[0] === code) || code; // en-GB, de-CH
     document.documentElement.lang = code;
     sayings = Object.entries(words.said).map(([english, own]) => [pattern(english), own]);
     for (const element of document.querySelectorAll("[data-word]")) element.textContent = say(element.dataset.word);
@@ -66,17 +68,17 @@ const Words = (() => {
   }
 
   function number(value, digits = 3) {
-    return new Intl.NumberFormat(code, { maximumFractionDigits: digits }).format(value);
+    return new Intl.NumberFormat(locale, { ...LATIN, maximumFractionDigits: digits }).format(value);
   }
   function fixed(value, digits) {
-    return new Intl.NumberFormat(code, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
+    return new Intl.NumberFormat(locale, { ...LATIN, minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
   }
   function percent(share, digits = 1) {
-    return new Intl.NumberFormat(code, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits }).format(share);
+    return new Intl.NumberFormat(locale, { ...LATIN, style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits }).format(share);
   }
   // A number as one types it: without marks between thousands.
   function typed(value) {
-    return new Intl.NumberFormat(code, { maximumSignificantDigits: 15, useGrouping: false }).format(value);
+    return new Intl.NumberFormat(locale, { ...LATIN, maximumSignificantDigits: 15, useGrouping: false }).format(value);
   }
   // Of 100 people, as a whole number that does not turn rare into never.
   function people(share) {
@@ -84,13 +86,10 @@ const Words = (() => {
     if (count === 0 && share > 0.0005) return say("fewer");
     return count === 100 && share < 0.9995 ? say("more") : number(count);
   }
-  function points(change) {
-    const size = Math.abs(100 * change), text = number(size, 1);
-    return say("points", { n: text, count: Number(size.toFixed(1)) });
-  }
+  const points = (change) => say("points", { n: fixed(Math.abs(100 * change), 1) });
   const axisUnit = (unit) => words.time_axis[unit];
   function date(text) {
-    return new Intl.DateTimeFormat(code, { dateStyle: "long" }).format(text ? new Date(text) : new Date());
+    return new Intl.DateTimeFormat(locale, { dateStyle: "long" }).format(text ? new Date(text) : new Date());
   }
   function list(items) {
     return new Intl.ListFormat(code, { type: "conjunction" }).format(items);

@@ -1,0 +1,345 @@
+"""The risk calculator as a process: tokens, limits, slow clients, models replaced under load, a graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import dcsurv
+from dcsurv.datasets import load_metabric
+from dcsurv.messages import InputError
+from dcsurv.service import Limits, ModelStore, make_app
+from dcsurv.service.served import ServedModel
+from dcsurv.service.server import bind
+from dcsurv.service.store import name_and_version
+from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_with
+from test_cli import run
+
+TOKEN = "a-token-of-some-length"
+PATIENT: dict[str, Any] = {"age": 61.5, "chemotherapy": "yes"}
+QUESTION: dict[str, Any] = {"patients": [PATIENT], "horizons": ["5y"]}
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """Two models with the same features and other predictions, as the bytes of their files."""
+    X, y = load_metabric(labels="measured")
+    path = tmp_path_factory.mktemp("versions") / "one.safetensors"
+    out = []
+    for rows in (slice(0, 900), slice(900, None)):
+        dcsurv.CoxPH(time_unit="days").fit(X[list(PATIENT)].iloc[rows], y[rows]).save(path)
+        out.append(path.read_bytes())
+    return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, versions: list[bytes]) -> Path:
+    path = tmp_path_factory.mktemp("models")
+    (path / "steady.safetensors").write_bytes(versions[0])
+    return path
+
+
+def put(path: Path, content: bytes) -> str:
+    """Replace a file as a careful owner does, and return the digest of the new one."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    os.replace(fresh, path)
+    return hashlib.sha256(content).hexdigest()
+
+
+# --- who may ask, and how much ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def strict(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service with a token, words, refusals and small limits."""
+    place = tmp_path_factory.mktemp("strict")
+    (place / "token").write_text(f"{TOKEN}\n")
+    words = {"title": "Five years", "event": "death", "features": {"age": {"unit": "years"}}}
+    (place / "words.json").write_text(json.dumps(words))
+    options = ["--token-file", place / "token", "--words", place / "words.json", "--max-rows", 3, "--max-body", 1]
+    options += ["--out-of-range", "refuse", "--unknown-level", "refuse", "--missing", "refuse", "--rate", 2000]
+    with serve(folder, *options, "--allowed-host", "calculator.example") as running:
+        yield running
+
+
+def allowed(strict: Running, path: str = "/v1/predict", **given: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {TOKEN}", **given.pop("headers", {})}
+    return strict.client.request("POST" if given else "GET", path, headers=headers, **given)
+
+
+def test_without_the_token_nothing_is_answered(strict: Running) -> None:
+    for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": f"Basic {TOKEN}"}):
+        done = strict.client.post("/v1/predict", json=QUESTION, headers=headers)
+        assert (done.status_code, done.headers["www-authenticate"]) == (401, "Bearer")
+        assert strict.client.get("/v1/model", headers=headers).status_code == 401
+        assert strict.client.get("/health", headers=headers).json() == {"status": "ok"}
+    assert allowed(strict, json=QUESTION).status_code == 200
+    assert allowed(strict, "/health").json()["models"][0]["name"] == "steady"
+    schema = allowed(strict, "/openapi.json").json()
+    assert schema["security"] == [{"token": []}]
+    assert "401" in schema["paths"]["/v1/predict"]["post"]["responses"]
+    assert TOKEN not in strict.logged()
+
+
+def test_the_owners_words_and_refusals_are_in_the_card_and_the_schema(strict: Running) -> None:
+    card = allowed(strict, "/v1/model").json()
+    assert (card["title"], card["event"], card["features"][0]["unit"]) == ("Five years", "death", "years")
+    assert set(card["policy"].values()) == {"refuse"}
+    age = allowed(strict, "/openapi.json").json()["components"]["schemas"]["Patient"]["properties"]["age"]
+    assert (age["type"], age["minimum"], age["maximum"]) == (
+        ["number"],
+        card["features"][0]["low"],
+        card["features"][0]["high"],
+    )
+    done = allowed(strict, json={"patients": [{**PATIENT, "age": 140}]})
+    assert done.json()["errors"][0]["code"] == "outside"
+    csv = {"Content-Type": "text/csv"}
+    done = allowed(strict, "/v1/predict/csv", content=b"age,chemotherapy\n61,yes\n140,no\n61,\n", headers=csv)
+    assert done.status_code == 422
+    assert "row 2: outside training range: age 140" in done.json()["detail"]
+    assert "row 3: chemotherapy is missing" in done.json()["detail"]
+    assert allowed(strict, "/v1/predict/csv", content=b"age,chemotherapy\n61,yes\n", headers=csv).status_code == 200
+
+
+def test_limits_are_kept(strict: Running) -> None:
+    assert allowed(strict, json={"patients": [PATIENT] * 4}).json()["errors"][0]["code"] == "rows"
+    assert allowed(strict, content=b" " * 1_000_001, headers={"Content-Type": "application/json"}).status_code == 413
+    endless = (b" " * 100_000 for _ in range(11))
+    assert allowed(strict, content=endless, headers={"Content-Type": "application/json"}).status_code == 413
+    with strict.connect() as connection:
+        connection.sendall(request_bytes(b"{", length=10**12, more=[f"Authorization: Bearer {TOKEN}"]))
+        assert b" 413 " in raw_answer(connection)
+
+
+def test_names_of_the_service_can_be_added(strict: Running) -> None:
+    assert strict.client.get("/health", headers={"Host": "calculator.example"}).status_code == 200
+    assert strict.client.get("/health", headers={"Host": "calculator.example.org"}).status_code == 421
+    page = {"Origin": "https://calculator.example"}
+    assert allowed(strict, json=QUESTION, headers=page).status_code == 200
+
+
+def test_another_host_needs_a_token_or_a_proxy(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DCSURV_TOKEN", raising=False)
+    said = run("serve", folder, "--host", "0.0.0.0", code=2).stderr
+    assert "--token-file" in said
+    assert "--behind-proxy" in said
+    (tmp_path / "token").write_text("short")
+    assert "no usable token" in run("serve", folder, "--token-file", tmp_path / "token", code=2).stderr
+    assert "no model file" in run("serve", tmp_path, code=2).stderr
+    assert "there is no file or folder" in run("serve", tmp_path / "none", code=2).stderr
+    (tmp_path / "torn.safetensors").write_bytes(b"torn")
+    assert "torn.safetensors" in run("serve", tmp_path, code=2).stderr
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        with pytest.raises(InputError, match="Choose another port"):
+            bind("127.0.0.1", taken.getsockname()[1])
+
+
+# --- clients that do not go on ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hasty(folder: Path) -> Iterator[Running]:
+    limits = {"header_seconds": 0.5, "body_seconds": 0.5, "idle_seconds": 1, "rate": 3, "connections": 50}
+    with serve_with(folder, limits=limits, access={"behind_proxy": True}) as running:
+        yield running
+
+
+def test_clients_that_do_not_go_on_are_ended(hasty: Running) -> None:
+    sent = {
+        "nothing": b"",
+        "half a head": b"POST /v1/predict HTTP/1.1\r\nHost: loc",
+        "half a body": request_bytes(b'{"patients": [', length=999, more=["X-Forwarded-For: 10.0.0.1"]),
+        "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
+        "an endless head": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 300_000,
+    }
+    connections = {name: hasty.connect() for name in sent}
+    for name, content in sent.items():
+        try:
+            connections[name].sendall(content)
+        except OSError:
+            assert name == "an endless head"
+    answers = {name: raw_answer(connection) for name, connection in connections.items()}
+    for connection in connections.values():
+        connection.close()
+    assert answers["nothing"] == b""
+    assert b" 408 " in answers["half a head"]
+    assert b" 408 " in answers["half a body"]
+    assert b" 400 " in answers["no HTTP"]
+    assert answers["an endless head"] == b"" or b" 431 " in answers["an endless head"]
+    for name in ("half a head", "half a body", "no HTTP"):
+        assert b"application/problem+json" in answers[name]
+    # An idle connection is ended, too, after its answer.
+    with hasty.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.0.0.2\r\n\r\n")
+        assert b'{"status":"ok"' in raw_answer(connection)
+
+
+def test_too_many_requests_of_one_address_are_refused(hasty: Running) -> None:
+    def status(address: str) -> int:
+        # What a client says of itself comes before what the proxy adds.
+        return hasty.client.get("/health", headers={"X-Forwarded-For": f"1.2.3.4, {address}"}).status_code
+
+    assert 429 in [status("10.0.0.3") for _ in range(40)]
+    assert status("10.0.0.4") == 200
+
+
+def test_more_connections_than_are_borne_are_ended_and_others_go_on(hasty: Running) -> None:
+    many = [hasty.connect() for _ in range(70)]
+    ended = 0
+    for connection in many:
+        ended += raw_answer(connection) == b""
+        connection.close()
+    assert ended == 70
+    assert hasty.client.get("/health", headers={"X-Forwarded-For": "10.0.0.5"}).status_code == 200
+
+
+# --- models that are replaced ----------------------------------------------------------------------------------
+
+
+def survival(answer: dict[str, Any]) -> float:
+    return float(answer["patients"][0]["horizons"][0]["survival"])
+
+
+def test_a_model_that_is_replaced_under_load_is_the_old_or_the_new_one(tmp_path: Path, versions: list[bytes]) -> None:
+    """Two processes on one folder, three replacements, a broken file; then the end of one of them under load."""
+    path = tmp_path / "turning.safetensors"
+    known = {hashlib.sha256(content).hexdigest(): content for content in versions}
+    put(path, versions[0])
+    with serve(tmp_path, "--rate", 0) as first, serve(tmp_path, "--rate", 0, "--no-access-log") as second:
+        found: list[tuple[str, float]] = []
+        enough = threading.Event()
+
+        def load(service: Running) -> None:
+            with httpx.Client(base_url=service.address, timeout=PATIENCE, trust_env=False) as client:
+                while not enough.is_set():
+                    done = client.post("/v1/predict", json=QUESTION)
+                    assert done.status_code == 200, done.text
+                    found.append((done.json()["model"]["digest"], survival(done.json())))
+
+        def now(service: Running) -> str:
+            return str(service.client.get("/v1/models").json()["models"][0]["digest"])
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(load, service) for service in (first, second, first, second)]
+            try:
+                for turn in range(1, 4):
+                    digest = put(path, versions[turn % 2])
+                    while {now(first), now(second)} != {digest}:
+                        assert not any(one.done() for one in asking)
+                path.write_bytes(versions[0][:-100])  # torn, and not even whole for a moment
+                while first.client.get("/health").json()["status"] == "ok":
+                    assert not any(one.done() for one in asking)
+                assert first.client.get("/health").json()["problems"][0]["answers"] is True
+                assert now(first) == digest
+            finally:
+                enough.set()
+            for one in asking:
+                one.result()
+        by_digest = {digest: {number for other, number in found if other == digest} for digest in known}
+        assert {digest for digest, _ in found} == set(known)
+        assert all(len(numbers) == 1 for numbers in by_digest.values())
+        assert len(set.union(*by_digest.values())) == 2
+        assert "the model before stays" in first.logged()
+        # The first process ends, and nothing that it accepted is lost.
+        lost, answered = [], [0]
+
+        def load_to_the_end() -> None:
+            with httpx.Client(base_url=first.address, timeout=PATIENCE, trust_env=False) as client:
+                while True:
+                    try:
+                        done = client.post("/v1/predict", json=QUESTION)
+                    except httpx.ConnectError:
+                        return  # it listens no more
+                    except httpx.HTTPError as error:
+                        lost.append(error)
+                        return
+                    assert done.status_code == 200
+                    answered[0] += 1
+
+        with ThreadPoolExecutor(8) as pool:
+            asking = [pool.submit(load_to_the_end) for _ in range(8)]
+            while answered[0] < 30:
+                assert not any(one.done() for one in asking)
+            assert first.stop() == 0
+            for one in asking:
+                one.result()
+        assert lost == []
+        assert second.client.post("/v1/predict", json=QUESTION).status_code == 200
+        assert "all that was asked is answered" in first.logged()
+
+
+def test_more_than_is_borne_is_refused_for_a_while(folder: Path) -> None:
+    store = ModelStore(folder)
+    store.open()
+
+    async def status(path: str, **limits: Any) -> tuple[int, bool]:
+        transport = httpx.ASGITransport(make_app(store, limits=Limits(**limits)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            if path.endswith("csv"):
+                done = await client.post(path, content=b"age\n1\n", headers={"Content-Type": "text/csv"})
+            else:
+                done = await client.post(path, json={"patient": PATIENT} if "explain" in path else QUESTION)
+        return done.status_code, "retry-after" in done.headers
+
+    assert asyncio.run(status("/v1/predict", concurrent=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict", seconds=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict", max_body=10)) == (413, False)
+    assert asyncio.run(status("/v1/explain", explaining=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict/csv", files=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict")) == (200, False)
+
+
+def test_what_goes_wrong_is_logged_without_the_values(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ModelStore(folder)
+    store.open()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("age 61.5 is the matter")
+
+    monkeypatch.setattr(ServedModel, "predict", fail)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/predict", json=QUESTION)
+
+    done = asyncio.run(ask())
+    assert (done.status_code, done.headers["content-type"]) == (500, "application/problem+json")
+    assert "RuntimeError at test_service_process.py" in caplog.text
+    assert "61.5" not in caplog.text + done.text
+
+
+def test_a_store_goes_by_what_is_there(tmp_path: Path, versions: list[bytes]) -> None:
+    for name in ("b@2", "b@10", "b@old", "a"):
+        put(tmp_path / f"{name}.safetensors", versions[0])
+    (tmp_path / ".hidden.safetensors").write_bytes(b"")
+    put(tmp_path / "a@1.safetensors", versions[1])
+    store = ModelStore(tmp_path)
+    store.open()
+    assert [one["problem"] for one in store.problems()] == ["a.safetensors has the same name and version."]
+    assert [(one.name, one.version) for one in store.all()] == [("a", "1"), ("b", "10"), ("b", "2"), ("b", "old")]
+    assert store.find("b").version == "10"
+    (tmp_path / "b@10.safetensors").unlink()
+    store.look()  # it may be on its way
+    assert store.find("b").version == "10"
+    store.look()
+    assert store.find("b").version == "2"
+    before = store.find("b")
+    put(tmp_path / "b@2.safetensors", versions[0])  # the same again
+    store.look()
+    assert store.find("b") is before
+    assert name_and_version(Path("x@.safetensors")) == ("x@", "1")

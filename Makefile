@@ -10,7 +10,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
 
-test: check pytest
+# Side by side: types alone would keep one core busy for a minute, and the other idle.
+test: $(VENV)/.development
+	$(MAKE) --jobs 2 check pytest
 
 # Tests of one file stay in one process, in the order of tests/conftest.py: what they share is made once.
 pytest: $(VENV)/.development

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 # One thread a process: the workers share the cores already, and threads that wait for each other on a busy machine make
 # the suite several times slower. Set before NumPy and torch are imported, and handed on to subprocesses.
@@ -29,12 +30,20 @@ settings.load_profile("dcsurv")
 # Files whose tests take longest come first, so that no process is left alone with one of them in the end.
 LONG: Final = (
     "test_wheel",
-    "test_tuning",
     "test_docs",
+    "test_tuning",
     "test_experiments",
     "test_report",
     "test_cli_robust",
+    "test_parallel",
+    "test_cli",
+    "test_reproduce",
+    "test_reference",
     "test_models",
+    "test_unchanged",
+    "test_own",
+    "test_all_commands",
+    "test_validation",
 )
 
 # A job that a script starts in the background ignores Ctrl-C, and so would the commands that the tests interrupt.
@@ -48,6 +57,16 @@ def _same_random_state() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose pictures are frames: for tests of their words and numbers, because drawing is half of the work."""
+
+    def frames(sections: Any, folder: Path) -> tuple[dict[str, str], list[Path]]:
+        return {picture.name: "<svg></svg>" for section in sections for picture in section.pictures()}, []
+
+    monkeypatch.setattr("dcsurv.report.write.draw_pictures", frames)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

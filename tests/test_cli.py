@@ -191,6 +191,7 @@ def test_with_few_events_everybody_is_predicted_in_turn(folder: Path, tmp_path: 
     assert evaluation["reference"]["model"] == "CoxPH"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_comes_with_the_fit(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     run("fit", folder / "patients.csv", *OUTCOME, "--unit", "days", "--model", "coxph", "--bootstrap", 5,
@@ -354,6 +355,7 @@ def test_evaluate_measures_and_warns_of_the_training_file(folder: Path) -> None:
     assert "flatter" in flattered.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_recalibrate_writes_a_new_model(folder: Path, tmp_path: Path) -> None:
     local = patients(200, seed=2)
     local["days"] = (local["days"] * 0.4).round() + 1
@@ -433,6 +435,7 @@ def test_report_is_written(folder: Path, tmp_path: Path) -> None:
     assert "the validation.json of `dcsurv validate` is expected" in refused.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path) -> None:
     later = patients(90, seed=1)
     later.loc[1, "died"] = np.nan
@@ -453,6 +456,7 @@ def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path)
         assert words in " ".join(run(*report, "--patients", rows, code=2).stderr.split())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_on_patients_that_were_used_says_so(folder: Path, tmp_path: Path) -> None:
     quick = ("--bootstrap", 0, "--horizons", "1y", "-o", tmp_path / "r.html")
     model = tmp_path / "new.safetensors"

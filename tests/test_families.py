@@ -260,6 +260,7 @@ def test_settings_of_the_default_are_kept_in_files(tmp_path: Path) -> None:
     assert read_settings(tmp_path / "alone.json").companions is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_it_is_made_of_is_shown(fitted: CalibratedEnsemble, cohort: Any, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model.safetensors")
     done = CliRunner().invoke(app, ["info", str(tmp_path / "model.safetensors")])

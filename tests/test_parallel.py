@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -177,11 +178,14 @@ def test_the_command_predicts_a_folder_on_a_cluster(cluster: Cluster, tmp_path: 
     (tmp_path / "parts").mkdir()
     for k in range(4):
         cohort.X[50 * k : 50 * k + 50].to_parquet(tmp_path / "parts" / f"{k}.parquet")
-    for name, more in (("here", []), ("there", ["--cluster", cluster.address])):
-        words = ["predict", "model.safetensors", "parts", "-o", name, "--horizons", "5", *more]
-        program = f"import sys; from dcsurv.cli import main; sys.argv = {['dcsurv', *words]!r}; main()"
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=GUARD)
-        assert done.returncode == 0, done.stderr.decode()
+    words = ["predict", "model.safetensors", "parts", "--horizons", "5", "-o"]
+    with contextlib.chdir(tmp_path):
+        done = CliRunner().invoke(app, [*words, "here"])
+    assert done.exit_code == 0, done.output
+    program = "from dcsurv.cli import main; main()"
+    there = [sys.executable, "-c", program, *words, "there", "--cluster", cluster.address]
+    done = subprocess.run(there, cwd=tmp_path, capture_output=True, timeout=GUARD)
+    assert done.returncode == 0, done.stderr.decode()
     for k in range(4):
         here, there = (pd.read_parquet(tmp_path / name / f"{k}.parquet") for name in ("here", "there"))
         pd.testing.assert_frame_equal(here, there, check_exact=True)

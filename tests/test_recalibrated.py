@@ -143,6 +143,7 @@ def test_a_damaged_wrapper_is_refused(cox: dcsurv.CoxPH, metabric: Any, tmp_path
             dcsurv.load(tmp_path / "bad")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_speaks_of_this_recalibration(metabric: Any, tmp_path: Path) -> None:
     X, y = metabric[0][["age", "er_positive"]], metabric[1]
     cox = dcsurv.CoxPH(time_unit="days").fit(X[:600], y[:600])

@@ -485,6 +485,7 @@ def test_typical_patients_are_made_up(report, metabric):
     assert not own & {round(s, 9) for s in survival}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_small_cells_cannot_be_computed(tmp_path):
     X, y = nasty_cohort(240, seed=5)
     rng = np.random.default_rng(0)
@@ -544,6 +545,7 @@ def written(path, *args, **options):
     return report, Page(report.path.read_text(encoding="utf-8")).text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_horizons_beyond_follow_up_are_named_and_subgroups_can_be(nasty, tmp_path):
     model, X, y = nasty
     report, text = written(tmp_path, model, X, y, horizons=[1e-9, 5, 1e6], unit="years", subgroups=[NASTY["group"]])
@@ -588,6 +590,7 @@ def test_a_handful_of_patients(nasty, tmp_path, n):
             assert count is None or int(count[1]) == 0 or int(count[1]) >= 5
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_array_of_numbers_and_labels_of_groups(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pandas as pd
 import pytest
 from lifelines import LogLogisticAFTFitter, LogNormalAFTFitter, WeibullAFTFitter
 from lifelines.datasets import load_rossi
-from safetensors.numpy import save_file
 from scipy.stats import norm
 from sklearn.base import clone
 
@@ -19,6 +17,7 @@ from dcsurv import CoxPH, SplineAFT, make_outcome, persistence
 from dcsurv.kinds import kind_named
 from dcsurv.models.aft_likelihood import DISTRIBUTIONS, AFTLikelihood
 from dcsurv.models.bends import find_bends, place_knots
+from forging import array, forge
 
 PLAIN = {"knots": 0, "penalty": 1e-9, "time_knots": 0}
 FITTERS = {"weibull": WeibullAFTFitter, "log-logistic": LogLogisticAFTFitter, "log-normal": LogNormalAFTFitter}
@@ -318,10 +317,6 @@ def test_no_patient_rows_in_the_file(saved):
     assert len(arrays["times_"]) == 256, "nodes, whatever the number of patients"
 
 
-def _set(name: str, value: Any) -> Any:
-    return lambda header, arrays: arrays.update({name: value(arrays[name])})
-
-
 def _error(**values: Any) -> Any:
     return lambda header, arrays: header["error"].update(values)
 
@@ -329,15 +324,15 @@ def _error(**values: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("coef_", lambda a: a[:-1]), "numbers of the type float64 are expected"),
-        (_set("scale_", lambda a: 0 * a), "units or ranges"),
-        (_set("times_", lambda a: a[::-1].copy()), "do not ascend"),
-        (_set("times_", lambda a: a - a[0]), "do not ascend from above 0"),
-        (_set("times_", lambda a: a * np.nan), "not finite"),
-        (_set("times_", lambda a: a[:0]), "do not ascend"),
-        (_set("bends.mix", lambda a: a * np.nan), "not finite"),
-        (_set("clock.bends.mix", lambda a: a[1:]), "bends.mix"),
-        (_set("clock.bends.column", lambda a: a + 1), "other columns"),
+        (array("coef_", lambda a: a[:-1]), "numbers of the type float64 are expected"),
+        (array("scale_", lambda a: 0 * a), "units or ranges"),
+        (array("times_", lambda a: a[::-1].copy()), "do not ascend"),
+        (array("times_", lambda a: a - a[0]), "do not ascend from above 0"),
+        (array("times_", lambda a: a * np.nan), "not finite"),
+        (array("times_", lambda a: a[:0]), "do not ascend"),
+        (array("bends.mix", lambda a: a * np.nan), "not finite"),
+        (array("clock.bends.mix", lambda a: a[1:]), "bends.mix"),
+        (array("clock.bends.column", lambda a: a + 1), "other columns"),
         (lambda header, arrays: arrays.pop("clock.bends.line"), "bends.line"),
         (lambda header, arrays: header.pop("error"), "error"),
         (_error(distribution_="os.system"), "error.distribution_: invalid"),
@@ -350,11 +345,7 @@ def _error(**values: Any) -> Any:
 )
 def test_a_damaged_file_is_refused(saved, change, message):
     path, _, _ = saved
-    header, arrays = persistence.read(path)
-    change(header, arrays)
-    text = json.dumps(header, sort_keys=True)
-    digest = persistence._digest(text, arrays)
-    save_file(arrays, path, {"dcsurv": json.dumps({"header": text, "sha256": digest})})
+    forge(path, change)
     with pytest.raises(persistence.ModelFileError, match=message):
         dcsurv.load(path)
 

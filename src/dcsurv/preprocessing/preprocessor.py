@@ -6,9 +6,8 @@ import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -17,7 +16,7 @@ from dcsurv._frames import as_pandas
 from dcsurv._learn import BaseEstimator, TransformerMixin, check_array, check_is_fitted
 from dcsurv.arithmetic import Value
 from dcsurv.messages import did_you_mean, listed, plural
-from dcsurv.plain import Count, Finite, NotNegative, declared
+from dcsurv.plain import declared
 from dcsurv.preprocessing.rules import (
     EncodedCategory,
     Float32Array,
@@ -29,40 +28,9 @@ from dcsurv.preprocessing.rules import (
     numbers_of,
     positions_of,
 )
+from dcsurv.preprocessing.state import PreprocessorState
 
 _STATE_VERSION = 1
-
-
-class _Number(msgspec.Struct, tag_field="kind", tag="number"):
-    name: str
-    mean: Finite
-    scale: NotNegative
-    median: Finite
-    levels: list[str] | None
-
-
-class _Category(msgspec.Struct, tag_field="kind", tag="category"):
-    name: str
-    levels: Annotated[list[str], msgspec.Meta(min_length=1)]
-    most_frequent: Count
-
-    def __post_init__(self) -> None:
-        if self.most_frequent >= len(self.levels) or len(set(self.levels)) < len(self.levels):
-            raise ValueError("the levels of a category differ, and the most frequent is one of them")
-
-
-class _State(msgspec.Struct):
-    """What a file has to say of a preprocessor."""
-
-    version: Literal[1]
-    ordinal: list[str]
-    named: bool
-    columns: Annotated[list[_Number | _Category], msgspec.Meta(min_length=1)]
-    least_patients: Count = 1  # files before it kept all
-
-    def __post_init__(self) -> None:
-        if len({column.name for column in self.columns}) < len(self.columns):
-            raise ValueError("two columns have the same name")
 
 
 class UnknownLevelsWarning(UserWarning):
@@ -318,7 +286,7 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"the preprocessor's state has version {state.get('version')!r}, but {_STATE_VERSION} is expected. "
                 "It was written by another release of dcsurv, or is something else."
             )
-        known = declared(state, _State)
+        known = declared(state, PreprocessorState)
         rules: list[Rule] = []
         for column in state["columns"]:
             fields = {key: value for key, value in column.items() if key != "kind"}

@@ -4,11 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth bands \
-	simulation small bad-tables validation neutral datasets clean
+.PHONY: demo serve test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth \
+	bands simulation small bad-tables validation neutral datasets clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/dcsurv demo
+
+# The demo's model as a risk calculator: a page for people, an API for programs. Ctrl-C ends it.
+serve: $(VENV)/.runtime
+	test -e dcsurv-demo/model.safetensors || $(BIN)/dcsurv demo
+	$(BIN)/dcsurv serve dcsurv-demo/model.safetensors
 
 # Side by side: types alone would keep one core busy for a minute, and the other idle.
 test: $(VENV)/.development
@@ -110,7 +115,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing dcsurv into $(VENV): torch and friends, a few minutes the first time."
-	$(PIP) install -c constraints.txt -e .
+	$(PIP) install -c constraints.txt -e ".[serve]"
 	@touch $@
 
 $(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-PICTURE = Path(__file__).parent.parent / "docs" / "gallery" / "calculator.png"
+PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "calculator.png"
 COLOURS = 96  # enough for a page, and a third of the bytes
 LOG2: dict[str, Any] = {"unit": "log₂"}
 WORDS: dict[str, Any] = {

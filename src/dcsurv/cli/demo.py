@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,9 +31,10 @@ from dcsurv.writing import check_folder_writable, make_folder, together, where_n
 
 _HORIZONS = "2y,5y,10y"
 # The files that are written, with what they are.
-_TABLE, _NEWCOMERS, _MODEL, _PREDICTIONS, _REPORT = (
-    "metabric.csv", "new_patients.csv", "model.safetensors", "predictions.csv", "report.html",
+_TABLE, _NEWCOMERS, _MODEL, _WORDS, _PREDICTIONS, _REPORT = (
+    "metabric.csv", "new_patients.csv", "model.safetensors", "model.words.json", "predictions.csv", "report.html",
 )  # fmt: skip
+_FILES = (_TABLE, _NEWCOMERS, _MODEL, _WORDS, _PREDICTIONS, _REPORT)
 
 
 @command
@@ -64,6 +66,8 @@ def demo(
     _show_files(shell, output, predicted, clock.monotonic() - started)
     if computing.quick:
         shell.say("With --quick the model is a small one, trained for a few epochs: a look, not a result.")
+    shell.say("As a calculator in the browser:")
+    shell.say(f"  dcsurv serve {output / _MODEL}")
     shell.say("With your own table:")
     shell.say("  dcsurv check patients.csv --time days --event died")
     shell.say("  dcsurv fit patients.csv --time days --event died --unit days -o model.safetensors")
@@ -71,7 +75,7 @@ def demo(
     shell.result(
         {
             "folder": str(output),
-            "files": {name: str(output / name) for name in (_TABLE, _NEWCOMERS, _MODEL, _PREDICTIONS, _REPORT)},
+            "files": {name: str(output / name) for name in _FILES},
             "evaluation": card.evaluation,
             "quick": computing.quick,
         }
@@ -92,6 +96,7 @@ def _run(shell: Shell, output: Path, cohort: Cohort, computing: o.ComputingOptio
         held = hold_out(estimator, cohort, horizons, seed=computing.seed, n_bootstrap=bootstrap, progress=step)
         card = give_card(held.model, cohort, horizons, held_out_words(held, cohort), held.evaluation)
         held.model.save(output / _MODEL)
+        write_atomically(output / _WORDS, resources.files("dcsurv.datasets").joinpath("data/metabric.words.json").read_bytes())
         step("predicting the held-out patients")
         write_atomically(output / _NEWCOMERS, cohort.features.iloc[held.test].to_csv(index=False).encode())
         predictor = Predictor(held.model, card, horizons, bands=0.9)
@@ -111,6 +116,7 @@ def _show_files(shell: Shell, output: Path, predicted: int, seconds: float) -> N
     for name, text in (
         (_REPORT, "the report; open it in a browser"),
         (_MODEL, "the model; dcsurv info says what is in it"),
+        (_WORDS, "what a calculator calls its features"),
         (_PREDICTIONS, f"survival of {plural(predicted, 'held-out patient')} at {times}, with bands"),
         (_NEWCOMERS, "those patients, without their outcomes"),
         (_TABLE, "all patients with their outcomes"),

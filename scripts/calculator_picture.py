@@ -1,39 +1,21 @@
-"""Take the picture of the calculator for the README: ``python scripts/calculator_picture.py metabric.safetensors``.
+"""Take the README's picture of the calculator: ``python scripts/calculator_picture.py dcsurv-demo/model.safetensors``.
 
-The model is one of METABRIC with measured labels, in days. The service is started and ended here; Chromium and
-playwright are needed, as for the tests.
+The model is that of the demo. The service is started and ended here; Chromium and playwright are needed, as for the
+tests.
 """
 
 from __future__ import annotations
 
-import json
+import shlex
 import shutil
-import subprocess
 import sys
-import tempfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+
+import doc_blocks
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "calculator.png"
 COLOURS = 96  # enough for a page, and a third of the bytes
-LOG2: dict[str, Any] = {"unit": "log₂"}
-WORDS: dict[str, Any] = {
-    "title": "Survival after breast cancer",
-    "event": "die",
-    "event_free": "alive",
-    "features": {
-        "age": {"label": "Age at diagnosis", "unit": "years"},
-        "EGFR": {**LOG2, "help": "Expression of the gene, microarray"},
-        "PGR": LOG2,
-        "ERBB2": {**LOG2, "label": "ERBB2 (HER2)"},
-        "MKI67": {**LOG2, "label": "MKI67 (Ki-67)"},
-        "hormone_treatment": {"label": "Hormone treatment"},
-        "radiotherapy": {"label": "Radiotherapy"},
-        "chemotherapy": {"label": "Chemotherapy"},
-        "er_positive": {"label": "Oestrogen receptor", "levels": {"yes": "positive", "no": "negative"}},
-    },
-}
 
 
 def take(address: str) -> bytes:
@@ -63,23 +45,8 @@ def main(model: str) -> None:
     """Serve the model, take the picture, write it."""
     from PIL import Image
 
-    with tempfile.TemporaryDirectory() as folder:
-        words = Path(folder, "words.json")
-        words.write_text(json.dumps(WORDS), encoding="utf-8")
-        command = ["dcsurv", "serve", model, "--words", str(words), "--port", "0", "--json"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
-            assert service.stdout is not None
-            text = ""
-            while '"address"' not in text:
-                line = service.stdout.readline()
-                if not line:
-                    sys.exit("the service did not start.")
-                text += line
-            address = text.split('"address": "')[1].split('"')[0]
-            try:
-                taken = take(address)
-            finally:
-                service.terminate()
+    with doc_blocks.served(f"dcsurv serve {shlex.quote(model)}") as address:
+        taken = take(address)
     picture = Image.open(BytesIO(taken)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     picture.save(PICTURE, optimize=True)
     print(f"{PICTURE}: {PICTURE.stat().st_size / 1000:.0f} kB")

@@ -23,7 +23,8 @@ def calculator(
         Path | None,
         described(
             metavar="FILE",
-            help="Your own words, as JSON: title, notice, event, and labels, units and help of features.",
+            help="Your own words, as JSON: title, notice, event, and labels, units and help of features. "
+            "Default: model.words.json beside model.safetensors, if there is one.",
             panel=_PAGE,
         ),
     ] = None,
@@ -48,25 +49,25 @@ def calculator(
     The page is that of `dcsurv serve`. Whoever has the file can compute with the model and look into it; what it tells
     about the patients behind the model is listed.
     """  # fmt: skip
-    from dcsurv.cohort.card import levels_of
-    from dcsurv.explanation.mixing import feature_names
     from dcsurv.persistence import load
     from dcsurv.service import Policy, read_owner_words, write_calculator
-    from dcsurv.service.wording import refuse_strange_words
+    from dcsurv.service.store import name_and_version
+    from dcsurv.service.wording import refuse_strange_words, words_beside
 
+    words = words or words_beside(model)
     given = [one for one in (model, words) if one is not None]
     o.check_output(output, *given, suffixes=(".html",))
     fitted = load(model)
     own = None if words is None else read_owner_words(words)
     if own is not None:
-        levels = levels_of(fitted)
-        refuse_strange_words(own, {name: levels.get(name) for name in feature_names(fitted)})
+        refuse_strange_words(own, fitted)
+    name, version = name_and_version(model)
     policy = Policy(unlike.out_of_range.value, unlike.unknown_level.value, unlike.missing.value)
     with shell.steps() as step:
         step(f"writing {output}")
         made = write_calculator(
-            fitted, output, name=model.stem, digest=hashlib.sha256(model.read_bytes()).hexdigest(), words=own,
-            policy=policy, language=language, languages=languages,
+            fitted, output, name=name, version=version, digest=hashlib.sha256(model.read_bytes()).hexdigest(),
+            words=own, policy=policy, language=language, languages=languages,
         )  # fmt: skip
     shell.say(
         f"{output}: the calculator, {made.size / 1e6:.1f} MB. It holds no row of a patient. A reader could learn:"

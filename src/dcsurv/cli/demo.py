@@ -34,6 +34,8 @@ _HORIZONS = "2y,5y,10y"
 _TABLE, _NEWCOMERS, _MODEL, _WORDS, _PREDICTIONS, _REPORT = (
     "metabric.csv", "new_patients.csv", "model.safetensors", "model.words.json", "predictions.csv", "report.html",
 )  # fmt: skip
+# Among the embedded data.
+_WORDS_FILE = "metabric.words.json"
 _FILES = (_TABLE, _NEWCOMERS, _MODEL, _WORDS, _PREDICTIONS, _REPORT)
 
 
@@ -96,7 +98,9 @@ def _run(shell: Shell, output: Path, cohort: Cohort, computing: o.ComputingOptio
         held = hold_out(estimator, cohort, horizons, seed=computing.seed, n_bootstrap=bootstrap, progress=step)
         card = give_card(held.model, cohort, horizons, held_out_words(held, cohort), held.evaluation)
         held.model.save(output / _MODEL)
-        write_atomically(output / _WORDS, resources.files("dcsurv.datasets").joinpath("data/metabric.words.json").read_bytes())
+        write_atomically(
+            output / _WORDS, resources.files("dcsurv.datasets").joinpath("data/metabric.words.json").read_bytes()
+        )
         step("predicting the held-out patients")
         write_atomically(output / _NEWCOMERS, cohort.features.iloc[held.test].to_csv(index=False).encode())
         predictor = Predictor(held.model, card, horizons, bands=0.9)

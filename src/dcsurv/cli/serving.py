@@ -119,7 +119,8 @@ def serve(
         Path | None,
         described(
             metavar="FILE",
-            help="JSON file with the owner's words: title, notice, event, labels and units of features.",
+            help="JSON file with the owner's words: title, notice, event, labels and units of features. "
+            "Default: model.words.json beside model.safetensors, if there is one.",
         ),
     ] = None,
     languages: Annotated[

@@ -80,7 +80,7 @@ class ServedModel:
         policy: Policy | None = None,
     ) -> None:
         self.model, self.name, self.version, self.digest = model, name, version, digest
-        self.policy = policy or Policy()
+        self.policy, self.words = policy or Policy(), words or {}
         self.card = model_card(model, name=name, version=version, digest=digest, words=words, policy=self.policy)
         self.facts = ModelCard.of(model)
         self.identity = {"name": name, "version": version, "digest": digest}

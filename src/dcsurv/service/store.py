@@ -19,13 +19,14 @@ from dcsurv.service.metrics import ServiceCounts
 from dcsurv.service.policy import Policy
 from dcsurv.service.problems import Problem
 from dcsurv.service.served import ServedModel
+from dcsurv.service.wording import read_owner_words, refuse_strange_words, words_beside
 
 SUFFIX: Final = ".safetensors"
 # A file that is not there in so many looks in a row is gone; one that is copied over in two steps is missed once.
 _GONE_AFTER = 2
 _log = logging.getLogger("dcsurv.service")
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class ModelStore:
     policy : Policy or None, default None
         What is done with values unlike training; None: notes.
     words : mapping or None, default None
-        The owner's words.
+        The owner's words, of all models; None: of each those that lie beside it, as ``breast.words.json``.
 
     Attributes
     ----------
@@ -92,7 +93,7 @@ class ModelStore:
 
     def __init__(self, path: Path, policy: Policy | None = None, words: Mapping[str, Any] | None = None) -> None:
         self.path, self.counts = path, ServiceCounts()
-        self._policy, self._words = policy or Policy(), dict(words or {})
+        self._policy, self._words = policy or Policy(), words
         # Replaced as a whole, never changed: whoever reads it sees one state.
         self._shelves: Mapping[Path, Shelf] = {}
         self._stop = threading.Event()
@@ -116,7 +117,7 @@ class ModelStore:
 
     def look(self) -> None:
         """Look at the files once, and read those that are new or were replaced."""
-        found = {path: stamp for path in self._files() if (stamp := _stamp(path)) is not None}
+        found = {path: stamp for path in self._files() if (stamp := self._stamp(path))}
         shelves = dict(self._shelves)
         for path, stamp in found.items():
             before = shelves.get(path)
@@ -185,8 +186,10 @@ class ModelStore:
     def _load(self, path: Path, name: str, version: str, before: Shelf | None) -> ServedModel:
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        if before is not None and before.served is not None and before.served.digest == digest:
-            return before.served
+        words = self._words_of(path)
+        last = None if before is None else before.served
+        if last is not None and (last.digest, last.words) == (digest, words):
+            return last
         # A copy of our own: whatever happens to the file meanwhile, the digest is of what is read.
         with tempfile.TemporaryDirectory(prefix="dcsurv-") as folder:
             copy = Path(folder, path.name)
@@ -195,9 +198,23 @@ class ModelStore:
                 model = load(copy)
             except ValueError as error:
                 raise ValueError(str(error).replace(str(copy), path.name)) from None
-        served = ServedModel(model, name, version, digest, self._words, self._policy)
+        if self._words is None or not self.path.is_dir():  # words for all models of a folder may be of some of them
+            refuse_strange_words(words, model)
+        served = ServedModel(model, name, version, digest, words, self._policy)
         served.warm_up()
         return served
+
+    def _words_of(self, path: Path) -> Mapping[str, Any]:
+        if self._words is not None:
+            return self._words
+        beside = words_beside(path)
+        return {} if beside is None else read_owner_words(beside)
+
+    def _stamp(self, path: Path) -> _Stamp:
+        """Return what tells whether a model, or its words, were replaced; nothing if there is no such file."""
+        own = _stamp(path)
+        beside = words_beside(path) if own and self._words is None else None
+        return own if beside is None else own + _stamp(beside)
 
     # --- asking -------------------------------------------------------------------------------------------
 
@@ -272,11 +289,11 @@ def _newness(version: str) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts]
 
 
-def _stamp(path: Path) -> _Stamp | None:
+def _stamp(path: Path) -> _Stamp:
     try:
         found = path.stat()
     except OSError:
-        return None
+        return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from dcsurv.cohort.card import levels_of
+from dcsurv.explanation.mixing import feature_names
 from dcsurv.messages import InputError, did_you_mean, listed, shortened
+from dcsurv.models import SurvivalModel
 
 _LARGEST = 1_000_000  # bytes
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -86,21 +89,41 @@ def read_owner_words(path: Path) -> dict[str, Any]:
     return out
 
 
-def refuse_strange_words(words: Mapping[str, Any], features: Mapping[str, Sequence[str] | None]) -> None:
+def words_beside(model: Path) -> Path | None:
+    """Return the file of words that lies beside a model file: of that version, or of all versions of its name.
+
+    Parameters
+    ----------
+    model : Path
+        ``breast@2.safetensors`` has its words in ``breast@2.words.json`` or ``breast.words.json``.
+
+    Returns
+    -------
+    Path or None
+        The first of them that is there.
+    """
+    stem = model.name.removesuffix(model.suffix)
+    names = (stem, stem.rpartition("@")[0] or stem)
+    return next((path for name in names if (path := model.with_name(f"{name}.words.json")).is_file()), None)
+
+
+def refuse_strange_words(words: Mapping[str, Any], model: SurvivalModel) -> None:
     """Refuse words for features and levels that a model does not have: they would be shown nowhere.
 
     Parameters
     ----------
     words : mapping
         From :func:`read_owner_words`.
-    features : mapping of str to sequence of str, or None
-        The features of the model with their levels, None for numbers.
+    model : SurvivalModel
+        A fitted model.
 
     Raises
     ------
     InputError
         With what the model has.
     """
+    levels = levels_of(model)
+    features = {name: levels.get(name) for name in feature_names(model)}
     for name, said in words.get("features", {}).items():
         if name not in features:
             remedy = f"{did_you_mean(name, list(features))}It has {listed(list(features), 12)}."

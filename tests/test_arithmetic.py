@@ -33,7 +33,7 @@ from test_report import FLAGS, GUARD
 
 SCRIPT = resources.files("dcsurv.service").joinpath("page/arithmetic.js").read_text(encoding="utf-8")
 NEAR = 1e-6
-N = 160
+N = 200
 
 
 @functools.cache
@@ -52,8 +52,8 @@ def cohort() -> tuple[pd.DataFrame, Any]:
         }
     )
     hazard = np.exp(0.04 * (age - 60) + 0.3 * stage)
-    time = np.round(rng.exponential(4.0 / hazard), 2) + 0.01
-    censored = rng.uniform(0.5, 9.0, N) - 0.02 * (age - 60)
+    time = np.round(rng.exponential(14.0 / hazard), 2) + 0.01
+    censored = rng.uniform(0.5, 9.0, N) * np.where(age > 60, 0.3, 1.0)  # who was followed for how long depends on age
     return X, dcsurv.make_outcome(np.minimum(time, censored), time <= censored)
 
 
@@ -270,6 +270,15 @@ def test_a_browser_computes_the_same(case: str, page: Any) -> None:
     found = asked(page, own)
     assert set(own.tables) | set(own.in_time) == set(found)
     own.compare(found)
+
+
+def test_the_cases_hold_what_they_are_to_test() -> None:
+    assert len(np.unique(expected("coxph").in_time["followed_to"])) > 1
+    trees = [expected(case).model.trees_ for case in ("boosted", "forest")]
+    assert all((one.feature == one.n_columns).any() for one in trees)  # some ask for the block of time
+    assert np.isnan(expected("coxph").in_time["median"]).any()
+    assert sum(weight > 0 for weight in expected("calibrated").model.weights_.values()) > 2
+    assert len(expected("two maps of ranks").whole.curves.maps) == 2
 
 
 def test_every_kind_of_model_has_arithmetic() -> None:

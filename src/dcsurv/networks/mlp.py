@@ -64,8 +64,8 @@ class MLP(nn.Module):
 
         Parameters
         ----------
-        network : MLP
-            The network.
+        network : Module
+            The network, an MLP.
         x : Value
             Features, (n, n_inputs), or without the last one, which is time.
         times : array of float or None, default None

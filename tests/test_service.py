@@ -40,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, cohort: tuple[pd.DataFrame,
     dcsurv.CoxPH(time_unit="days").fit(X[SMALL], y).save(folder / "adjuvant.safetensors")
     dcsurv.CoxPH(time_unit="days").fit(X, y).save(folder / "breast@9.safetensors")
     ensemble = dcsurv.CalibratedEnsemble(n_members=2, seeds_per_member=1, time_unit="days")
-    ensemble.set_params(estimator__max_epochs=2).fit(X.head(400), y[:400]).save(folder / "breast@10.safetensors")
+    ensemble.set_params(estimator__max_epochs=2).fit(X.head(200), y[:200]).save(folder / "breast@10.safetensors")
     (folder / "torn.safetensors").write_bytes((folder / "adjuvant.safetensors").read_bytes()[:-9])
     return folder
 
@@ -306,6 +306,25 @@ def test_a_file_that_cannot_be_used_is_refused_in_words(service: Running, table:
     assert send(table.read_bytes(), level="2")[0] == 422
 
 
+def test_a_file_that_fails_on_the_way_ends_the_connection_before_the_answer(service: Running) -> None:
+    """Whoever reads a chunked answer to its end knows that it is whole."""
+    good, bad = "61,yes,no\n" * 16_384, "old,yes,no\n" * 16_384
+    content = f"age,chemotherapy,er_positive\n{good}{bad}".encode()
+    got = bytearray()
+
+    def read() -> None:
+        headers = {"Content-Type": "text/csv"}
+        with service.client.stream("POST", "/v1/predict/csv", content=content, headers=headers) as done:
+            assert done.status_code == 200
+            for part in done.iter_bytes():
+                got.extend(part)
+
+    with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+        read()
+    assert got.count(b"\n") == 1 + 16_384
+    assert "failed on the way: Problem at" in service.logged()
+
+
 # --- what there is ---------------------------------------------------------------------------------------------
 
 
@@ -384,18 +403,21 @@ def test_a_fuzzer_finds_no_answer_that_is_not_in_the_schema(service: Running) ->
     from schemathesis.specs.openapi.checks import positive_data_acceptance
 
     load_all_checks()
+
+    def every_answer_is_named(operation: Any, excluded: list[Any]) -> None:
+        @given(case=operation.as_strategy())
+        @settings(max_examples=24, suppress_health_check=list(HealthCheck))
+        def holds(case: Any) -> None:
+            case.call_and_validate(excluded_checks=excluded)
+
+        holds()
+
     schema = schemathesis.openapi.from_url(f"{service.address}openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) == 8  # all but the document itself
     for operation in operations:
         not_every_text_is_a_table = [positive_data_acceptance] if operation.path.endswith("csv") else []
-
-        @given(case=operation.as_strategy())
-        @settings(max_examples=24, suppress_health_check=list(HealthCheck))
-        def holds(case: Any, excluded: list[Any] = not_every_text_is_a_table) -> None:
-            case.call_and_validate(excluded_checks=excluded)
-
-        holds()
+        every_answer_is_named(operation, not_every_text_is_a_table)
 
 
 # --- in one process --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -17,7 +18,8 @@ import pytest
 import dcsurv
 from dcsurv.datasets import load_metabric
 from dcsurv.messages import InputError
-from dcsurv.service import ModelStore
+from dcsurv.service import Limits, ModelStore, make_app
+from dcsurv.service.served import ServedModel
 from dcsurv.service.server import bind
 from dcsurv.service.store import name_and_version
 from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_with
@@ -278,12 +280,57 @@ def test_a_model_that_is_replaced_under_load_is_the_old_or_the_new_one(tmp_path:
         assert "all that was asked is answered" in first.logged()
 
 
+def test_more_than_is_borne_is_refused_for_a_while(folder: Path) -> None:
+    store = ModelStore(folder)
+    store.open()
+
+    async def status(path: str, **limits: Any) -> tuple[int, bool]:
+        transport = httpx.ASGITransport(make_app(store, limits=Limits(**limits)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            if path.endswith("csv"):
+                done = await client.post(path, content=b"age\n1\n", headers={"Content-Type": "text/csv"})
+            else:
+                done = await client.post(path, json={"patient": PATIENT} if "explain" in path else QUESTION)
+        return done.status_code, "retry-after" in done.headers
+
+    assert asyncio.run(status("/v1/predict", concurrent=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict", seconds=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict", max_body=10)) == (413, False)
+    assert asyncio.run(status("/v1/explain", explaining=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict/csv", files=0)) == (503, True)
+    assert asyncio.run(status("/v1/predict")) == (200, False)
+
+
+def test_what_goes_wrong_is_logged_without_the_values(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ModelStore(folder)
+    store.open()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("age 61.5 is the matter")
+
+    monkeypatch.setattr(ServedModel, "predict", fail)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/predict", json=QUESTION)
+
+    done = asyncio.run(ask())
+    assert (done.status_code, done.headers["content-type"]) == (500, "application/problem+json")
+    assert "RuntimeError at test_service_process.py" in caplog.text
+    assert "61.5" not in caplog.text + done.text
+
+
 def test_a_store_goes_by_what_is_there(tmp_path: Path, versions: list[bytes]) -> None:
     for name in ("b@2", "b@10", "b@old", "a"):
         put(tmp_path / f"{name}.safetensors", versions[0])
     (tmp_path / ".hidden.safetensors").write_bytes(b"")
+    put(tmp_path / "a@1.safetensors", versions[1])
     store = ModelStore(tmp_path)
     store.open()
+    assert [one["problem"] for one in store.problems()] == ["a.safetensors has the same name and version."]
     assert [(one.name, one.version) for one in store.all()] == [("a", "1"), ("b", "10"), ("b", "2"), ("b", "old")]
     assert store.find("b").version == "10"
     (tmp_path / "b@10.safetensors").unlink()

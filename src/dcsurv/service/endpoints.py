@@ -50,7 +50,7 @@ class Endpoints:
         self.counts: ServiceCounts = store.counts
         self._batcher, self._reasons = Batcher(threads), Reasons(limits.explaining)
         self._files, self._receiving = FileJobs(limits), Receiving(limits)
-        self._working = 0
+        self._working, self._bytes = 0, 0
 
     def close(self) -> None:
         """End the threads."""
@@ -63,7 +63,7 @@ class Endpoints:
         """Answer ``POST /v1/predict``."""
         served = self._model(request)
         content = await self._receiving.body(request, _JSON)
-        async with self._work():
+        async with self._work(len(content)):
             large = len(content) > _LARGE_BODY
             document = await _run(large, self._receiving.decoded, content)
             asked = await _run(large, served.asking.predict, document, self._limits.max_rows)
@@ -95,17 +95,17 @@ class Endpoints:
     async def explain(self, request: Request) -> Response:
         """Answer ``POST /v1/explain``."""
         served = self._model(request)
-        document = self._receiving.decoded(await self._receiving.body(request, _JSON))
-        asked, horizon, _ = served.asking.explain(document)
-        async with self._in_time():
+        content = await self._receiving.body(request, _JSON)
+        async with self._work(len(content)):
+            asked, horizon, _ = served.asking.explain(self._receiving.decoded(content))
             return _json(await self._reasons.explain(served, asked, horizon))
 
     async def assess(self, request: Request) -> Response:
         """Answer ``POST /v1/fhir/RiskAssessment``."""
         served = self._model(request)
-        document = self._receiving.decoded(await self._receiving.body(request, _JSON))
-        asked, horizon, subject = served.asking.explain(document, assess=True)
-        async with self._work():
+        content = await self._receiving.body(request, _JSON)
+        async with self._work(len(content)):
+            asked, horizon, subject = served.asking.explain(self._receiving.decoded(content), assess=True)
             found = await self._batcher.predict(served, asked)
         self._count(served, 1)
         patient = served.patients(asked, found)[0]
@@ -154,16 +154,18 @@ class Endpoints:
         self.counts.patients[served.name, served.version] += patients
 
     @asynccontextmanager
-    async def _work(self) -> AsyncIterator[None]:
+    async def _work(self, size: int) -> AsyncIterator[None]:
         """Answer a request whose body is there, if not too many are at it."""
-        if self._working >= self._limits.concurrent:
+        if self._working >= self._limits.concurrent or self._bytes + size > self._limits.documents:
             raise Problem(503, "Too many requests at once. Try again.", headers={"Retry-After": "1"})
         self._working += 1
+        self._bytes += size
         try:
             async with self._in_time():
                 yield
         finally:
             self._working -= 1
+            self._bytes -= size
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:

@@ -171,13 +171,16 @@ class Guard:
             try:
                 self._check(scope, headers, begun)
                 await self._app(scope, receive, answer)
-            except Problem as problem:
-                await send_problem(problem, answer)
             except ClientGone:
                 status = status or 499
             except Exception as error:
-                _log.error("request %s failed: %s", number.decode(), without_values(error))
-                if not status:
+                if status:  # an answer that has begun is not ended: the connection is
+                    _log.error("request %s failed on the way: %s", number.decode(), without_values(error))
+                    status = 500
+                elif isinstance(error, Problem):
+                    await send_problem(error, answer)
+                else:
+                    _log.error("request %s failed: %s", number.decode(), without_values(error))
                     await send_problem(Problem(500, "Something unexpected happened; it is in the log."), answer)
         except ClientGone:
             status = 499

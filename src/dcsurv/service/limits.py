@@ -65,6 +65,11 @@ class Limits:
         """Bytes of all JSON requests that are being received together."""
         return 16 * self.max_body
 
+    @property
+    def documents(self) -> int:
+        """Bytes of all JSON requests that are being answered together: in memory they are many times larger."""
+        return 4 * self.max_body
+
 
 class Rate:
     """How many requests each address has sent lately.

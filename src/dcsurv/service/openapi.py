@@ -101,8 +101,11 @@ def openapi(served: ServedModel, limits: Limits, *, needs_token: bool) -> Schema
         "components": {
             "schemas": _schemas(served, limits),
             "parameters": {
-                name: {"name": name, "in": "query", "required": False, "schema": _TEXT, "description": text}
-                for name, text in (("model", "Name of a model."), ("version", "Version; by default the newest."))
+                name: {"name": name, "in": "query", "required": False, "schema": {"enum": [own]}, "description": text}
+                for name, own, text in (
+                    ("model", served.name, "Which model; this document is of this one."),
+                    ("version", served.version, "Which version; by default the newest."),
+                )
             },
             **({"securitySchemes": schemes} if needs_token else {}),
         },

@@ -15,6 +15,9 @@ from dcsurv.service.asking import Asked
 from dcsurv.service.problems import Problem
 from dcsurv.service.served import ServedModel
 
+# With more features than this, fewer orders of them are tried, so that an explanation stays affordable.
+_WIDE, _WORK, _LEAST_ORDERS = 100, 20_000, 16
+
 
 class Reasons:
     """Explains patients in a thread of its own, in front of which only a few may wait.
@@ -48,7 +51,13 @@ class Reasons:
 
 def _explained(served: ServedModel, asked: Asked, horizon: Horizon) -> dict[str, Any]:
     features = pd.DataFrame(asked.values, copy=False)
-    found = explain(served.model, features, times=[horizon.time])
+    width = len(asked.values)
+    pairs = max(_LEAST_ORDERS, _WORK // width) if width > _WIDE else None
+    try:
+        found = explain(served.model, features, times=[horizon.time], n_pairs=pairs)
+    except ValueError:  # its words are for those who call from Python
+        detail = "This model cannot be explained: its file does not say what its training patients were like."
+        raise Problem(422, detail) from None
     risk = found.at(horizon.time)
     values = risk.values[0]
     errors = None if risk.error is None else risk.error[0].tolist()

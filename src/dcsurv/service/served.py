@@ -21,9 +21,9 @@ from dcsurv.service.policy import Policy
 from dcsurv.service.reading import note
 from dcsurv.target import FloatArray
 
-# Patients whose curves are computed at once, and different questions that are remembered.
+# Patients that are predicted at once, points of their curves, and different questions that are remembered.
 PIECE: Final = 1024
-_QUESTIONS = 64
+_POINTS, _QUESTIONS = 100_000, 64
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -109,8 +109,9 @@ class ServedModel:
             return Predicted(numbers, None)
         prepared, times = self.model.prepare(features), np.array(how.times)
         parts = []
-        for start in range(0, len(prepared), PIECE):
-            chunk = prepared[start : start + PIECE]
+        step = max(1, min(PIECE, _POINTS // len(times)))
+        for start in range(0, len(prepared), step):
+            chunk = prepared[start : start + step]
             if how.level is None:
                 parts.append([self.model.curves_of(chunk).evaluate(times)])
             else:

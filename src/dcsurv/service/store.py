@@ -167,6 +167,9 @@ class ModelStore:
         """Read a file; where it cannot be used, what was read before stays."""
         name, version = name_and_version(path)
         try:
+            for other, one in self._shelves.items():
+                if other != path and (one.name, one.version) == (name, version):
+                    raise ValueError(f"{other.name} has the same name and version.")
             served = self._load(path, name, version, before)
         except Exception as error:
             self.counts.loads["refused"] += 1

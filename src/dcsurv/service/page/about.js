@@ -10,7 +10,10 @@ const About = (() => {
       [Words.say("about_well"), card.evaluation ? well(card) : [Words.say("about_not_evaluated")]],
       [Words.say("about_limits"), [make("ul", {}, ...card.limits.map((text) => make("li", {}, sentence(text))))]],
       [Words.say("about_policy"), [Words.say(card.policy.out_of_range === "refuse" ? "policy_refuse" : "policy_note")]],
-      [Words.say("about_identity"), [Words.say("identity", card), ...(card.digest ? [Words.say("digest", card)] : []), Words.say("program", { version: card.versions.dcsurv })]],
+      [Words.say("about_identity"), [
+        Words.say("identity", card), ...(card.digest ? [Words.say("digest", card)] : []),
+        Words.say("program", { version: card.versions.dcsurv }),
+      ]],
     ];
     if (card.inside) {
       const told = make("ul", {}, ...card.inside.map((text) => make("li", {}, sentence(text))));
@@ -45,16 +48,18 @@ const About = (() => {
       const within = Words.within_horizon({ label: one.label || "", time: one.horizon }, card.time_unit);
       if (one.floor !== null) out.push(Words.say("about_calibration", { within, points: Words.points(one.value), floor: Words.points(one.floor) }));
     }
-    const rows = found.metrics.filter((one) => one.value !== null).map((one) => [
+    const known = found.metrics.filter((one) => one.value !== null);
+    const rows = known.map((one, k) => [
       one.label || one.horizon ? `${one.metric}, ${Words.horizon({ label: one.label || "", time: one.horizon }, card.time_unit)}` : one.metric,
       digits(one.value),
       one.lower !== null ? `${digits(one.lower)} – ${digits(one.upper)}` : one.floor !== null ? Words.say("chance", { floor: digits(one.floor) }) : "",
-      Words.said(one.meaning),
+      k && known[k - 1].metric === one.metric ? "" : Words.said(one.meaning),
     ]);
     const heads = ["metric", "value", "interval", "meaning"].map((name) => Words.say(name));
     const whole = Results.table(Words.say("about_all_metrics"), heads, rows);
     whole.firstChild.className = "wordy";
-    const notes = found.notes.length ? [make("h3", {}, Words.say("about_remarks")), make("ul", {}, ...found.notes.map((text) => make("li", {}, sentence(text))))] : [];
+    const remarks = make("ul", {}, ...found.notes.map((text) => make("li", {}, sentence(text))));
+    const notes = found.notes.length ? [make("h3", {}, Words.say("about_remarks")), remarks] : [];
     return [...out, make("details", {}, make("summary", {}, Words.say("about_all_metrics")), whole, ...notes)];
   }
   const digits = (value) => Words.fixed(value, Math.abs(value) < 0.0095 ? 4 : 3);

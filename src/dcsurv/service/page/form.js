@@ -67,8 +67,11 @@ const Form = (() => {
         write: (value) => { const place = options.findIndex(([one]) => one === value); select.value = place < 0 ? "" : place; },
       };
     }
-    const radios = options.map((_, place) => make("input", { type: "radio", name: `f${k}`, value: place, id: `f${k}-${place}`, "aria-describedby": `h${k} s${k}` }));
-    const pills = make("div", { class: "pills" }, ...options.map(([level, text], place) => make("label", { class: level === null ? "unknown" : null }, radios[place], text)));
+    const radios = options.map((_, place) =>
+      make("input", { type: "radio", name: `f${k}`, value: place, id: `f${k}-${place}`, "aria-describedby": `h${k} s${k}` }));
+    const labels = options.map(([level, text], place) =>
+      make("label", { class: level === null ? "unknown" : null }, radios[place], text));
+    const pills = make("div", { class: "pills" }, ...labels);
     pills.addEventListener("change", changed);
     return {
       group: true, parts: [make("legend", {}, nameOf(feature)), pills], input: radios[0],

@@ -100,8 +100,9 @@
     by("notice").textContent = card.notice || Words.say("notice");
     by("patient-hint").textContent = Words.say("patient_hint");
     by("rest").hidden = card.policy.missing === "refuse";
+    const identity = Words.say("foot_print", { ...card, digest: card.digest || "–" });
     by("foot").replaceChildren(make("span", { class: "screen" }, Words.say("foot")),
-      make("span", { class: "paper" }, `${Words.say("foot_print", { ...card, digest: card.digest || "–" })}. ${Words.say("printed", { date: Words.date() })}.`));
+      make("span", { class: "paper" }, `${identity}. ${Words.say("printed", { date: Words.date() })}.`));
     const called = (one) => one.title || one.name;
     by("models").replaceChildren(...models.map((one, k) => make("option", { value: k },
       models.some((two) => two !== one && called(two) === called(one)) ? `${called(one)} (${one.name} ${one.version})` : called(one))));
@@ -146,6 +147,7 @@
     by("waiting").textContent = text;
     by("summary").textContent = text;
     by("trouble").replaceChildren();
+    by("unusable").replaceChildren();
     by("brief").hidden = true;
     by("found").hidden = true;
     now = null;
@@ -162,11 +164,19 @@
     try {
       const answer = await engine.predict(request(values), chosen);
       if (mine !== turn) return; // an answer to what is no longer in the form
+      const [patient] = answer.patients;
+      Form.markAll(Results.fieldNotes(card, patient), patient.usable ? "note" : "error");
+      if (!patient.usable) { // numbers that nobody should go by are not shown
+        const far = patient.notes.some((one) => one.code === "far_outside");
+        nothing(Words.say(far ? "unusable" : "unusable_nothing"));
+        if (far) by("unusable").replaceChildren(...Results.notes(card, patient));
+        return;
+      }
       remember(values);
-      now = last = { values, answer, patient: answer.patients[0] };
-      Form.markAll(Results.fieldNotes(card, now.patient), "note");
+      now = last = { values, answer, patient };
       by("waiting").textContent = "";
       by("trouble").replaceChildren();
+      by("unusable").replaceChildren();
       show(true);
       if (by("why").open) reason();
     } catch (problem) {
@@ -237,7 +247,10 @@
       const [first, ...more] = Results.changes(card, one.values, one.next);
       return Words.say(more.length ? "compare_before_more" : "compare_before", { ...first, n: more.length, count: more.length });
     };
-    const group = (name, all, text) => (all.length ? [make("optgroup", { label: Words.say(name) }, ...all.map((one) => make("option", { value: `${name}${all.indexOf(one)}` }, text(one))))] : []);
+    const group = (name, all, text) => {
+      const options = all.map((one, k) => make("option", { value: `${name}${k}` }, text(one)));
+      return all.length ? [make("optgroup", { label: Words.say(name) }, ...options)] : [];
+    };
     by("compare").replaceChildren(make("option", { value: "" }, Words.say("compare_nobody")),
       ...group("compare_kept", kept, (one) => one.name), ...group("compare_earlier", earlier, label));
     by("compare").value = !before ? "" : kept.includes(before) ? `compare_kept${kept.indexOf(before)}` : `compare_earlier${earlier.indexOf(before)}`;

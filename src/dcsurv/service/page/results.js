@@ -27,7 +27,6 @@ const Results = (() => {
   function show(card, states, k) {
     const now = states[states.length - 1];
     by("found").hidden = false;
-    by("unusable").replaceChildren(...(now.patient.usable ? [] : [make("p", { class: "warning strong" }, Words.say("unusable"))]));
     by("people").replaceChildren(...states.map((one) => people(card, one, k, states.length > 1)));
     by("notes").replaceChildren(...notes(card, now.patient));
     curve(card, states);
@@ -35,7 +34,6 @@ const Results = (() => {
     by("times").replaceChildren(...times(card, states));
     const said = [sentence(card, now.patient, k, now.answer.horizons[k])];
     if (states.length > 1) said.push(compared(card, states, k));
-    if (!now.patient.usable) said.unshift(Words.say("unusable"));
     return said.join(" ");
   }
 
@@ -51,16 +49,19 @@ const Results = (() => {
     text.append(make("p", { class: "lead" }, sentence(card, state.patient, k, horizon)));
     text.append(make("p", { class: "rest" }, Words.say("rest_100", { n: Words.people(1 - risk(state.patient, k)), free: freeOf(card) })));
     if (band) text.append(make("p", { class: "soft" }, Words.say("band", { level: levelOf(state.answer), lower: band[0], upper: band[1] })));
-    if (!named) text.append(make("p", { class: "fine" }, band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band")));
+    const meaning = band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band");
+    if (!named) text.append(make("p", { class: "fine" }, meaning));
     return make("div", { class: "state" }, Icons.draw(risk(state.patient, k), state.kind), text);
   }
 
   function noteText(card, note) {
     const feature = note.feature && featureOf(card, note.feature);
-    const horizons = (note.horizons || []).map((label) => Words.horizon(card.horizons.find((one) => one.label === label) || { label, time: Number(label) }, card.time_unit));
+    const horizonOf = (label) => card.horizons.find((one) => one.label === label) || { label, time: Number(label) };
+    const horizons = (note.horizons || []).map((label) => Words.horizon(horizonOf(label), card.time_unit));
     const range = (limit) => (limit === null || limit === undefined ? "…" : Words.typed(limit));
     return Words.say(`note_${note.code}`, {
-      feature: feature ? nameOf(feature) : "", value: feature ? valueOf(feature, note.value) : "", low: range(note.low), high: range(note.high),
+      feature: feature ? nameOf(feature) : "", value: feature ? valueOf(feature, note.value) : "",
+      low: range(note.low), high: range(note.high),
       times: Words.list(horizons), time: Words.duration(card.last_time, card.time_unit),
     });
   }
@@ -76,7 +77,8 @@ const Results = (() => {
     const names = missing.map((one) => nameOf(featureOf(card, one.feature)));
     if (missing.length > 1) texts.push(Words.say("note_missing_many", { features: Words.list(names) }));
     if (!texts.length) return [];
-    return [make("div", { class: "warning" }, make("h3", {}, Words.say("notes_title")), make("ul", {}, ...texts.map((text) => make("li", {}, text))))];
+    const list = make("ul", {}, ...texts.map((text) => make("li", {}, text)));
+    return [make("div", { class: "warning" }, make("h3", {}, Words.say("notes_title")), list)];
   }
 
   const axisTitle = (card) => Words.say("curve_axis", { free: Words.capital(freeOf(card)) });
@@ -107,7 +109,8 @@ const Results = (() => {
 
   function table(caption, heads, rows) {
     const head = make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)));
-    const body = rows.map(([first, ...cells]) => make("tr", {}, make("th", { scope: "row" }, first), ...cells.map((cell) => make("td", {}, ...[cell].flat()))));
+    const body = rows.map(([first, ...cells]) =>
+      make("tr", {}, make("th", { scope: "row" }, first), ...cells.map((cell) => make("td", {}, ...[cell].flat()))));
     const whole = make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
     return make("div", { class: "wide", role: "region", tabindex: "0", "aria-label": caption }, whole);
   }
@@ -135,8 +138,10 @@ const Results = (() => {
     const names = now.answer.horizons.map((one) => Words.horizon(one, card.time_unit));
     if (states.length === 1) {
       const band = now.answer.level !== null;
-      const heads = [Words.say("within_column"), Words.say("risk_column"), ...(band ? [Words.say("band_column", { level: levelOf(now.answer) })] : []), Words.capital(freeOf(card))];
-      const rows = names.map((name, k) => [name, Words.percent(risk(now.patient, k)), ...(band ? [bandOf(now.patient, k, 1)] : []), Words.percent(1 - risk(now.patient, k))]);
+      const heads = [Words.say("within_column"), Words.say("risk_column"), Words.capital(freeOf(card))];
+      const rows = names.map((name, k) => [name, Words.percent(risk(now.patient, k)), Words.percent(1 - risk(now.patient, k))]);
+      if (band) heads.splice(2, 0, Words.say("band_column", { level: levelOf(now.answer) }));
+      if (band) rows.forEach((row, k) => row.splice(2, 0, bandOf(now.patient, k, 1)));
       return table(Words.say("risks_caption"), heads, rows);
     }
     const cell = (state, k) => [Words.percent(risk(state.patient, k)), under(bandOf(state.patient, k, 1))];
@@ -172,7 +177,8 @@ const Results = (() => {
     if (states.length < 2) return [];
     const found = changes(card, states[0].values, states[1].values);
     const rows = found.map((one) => [one.feature, one.old, one.new]);
-    const first = rows.length ? table(Words.say("compare_changed"), [Words.say("patient_title"), ...states.map((one) => one.name)], rows) : make("p", {}, Words.say("compare_same"));
+    const heads = [Words.say("patient_title"), ...states.map((one) => one.name)];
+    const first = rows.length ? table(Words.say("compare_changed"), heads, rows) : make("p", {}, Words.say("compare_same"));
     return [first, make("p", { class: "fine" }, Words.say("compare_caution"))];
   }
 
@@ -199,8 +205,9 @@ const Results = (() => {
     const text = Words.say(small ? "why_none" : effect > 0 ? "why_up" : "why_down", { points: Words.points(effect) });
     const fill = make("span", { class: effect > 0 ? "up" : "down" });
     fill.style.setProperty("--size", small ? 0 : Math.abs(effect) / largest);
-    return make("li", {}, make("span", { class: "what" }, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("span", { class: "how screen" }, text), make("span", { class: "how paper" }, difference(effect)));
+    const parts = [make("span", { class: "how screen" }, text), make("span", { class: "how paper" }, difference(effect))];
+    return make("li", {}, make("span", {}, name), make("span", { class: "bar", "aria-hidden": "true" }, fill), ...parts);
   }
 
-  return { show, curve, brief, read, fieldNotes, changes, differences, why, table };
+  return { show, notes, curve, brief, read, fieldNotes, changes, differences, why, table };
 })();

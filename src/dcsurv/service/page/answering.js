@@ -4,8 +4,8 @@ const dcsurvAnswering = (() => {
   const { note, shortNumber } = dcsurvReading;
   const { Asking, Problem } = dcsurvAsking;
   const LENGTH = 8; // bytes that say how long the description is
-  // Milliseconds of work after which others may have their turn, rows that are computed together, and mixtures kept.
-  const TURN = 40, ROWS_AT_ONCE = 256, MOST_KEPT = 50000;
+  // Rows that are computed together, mixtures that are kept, and workers that help with them.
+  const ROWS_AT_ONCE = 128, MOST_KEPT = 50000, MOST_HELPERS = 3;
 
   /** Round to six decimals as NumPy does, a half to the even neighbour; null where there is no number. */
   function rounded(value) {
@@ -76,7 +76,8 @@ const dcsurvAnswering = (() => {
       const { horizons, times } = asked.how;
       const followedTo = rounded(found.followedTo[row]);
       const part = (array, width) => Array.from(array.subarray(row * width, (row + 1) * width), rounded);
-      const [survival, lower, upper] = ["survival", "lower", "upper"].map((name) => found[name] && part(found[name], horizons.length));
+      const ends = [found.survival, found.lower, found.upper];
+      const [survival, lower, upper] = ends.map((one) => one && part(one, horizons.length));
       return {
         horizons: horizons.map(({ label }, k) => ({
           label,
@@ -117,26 +118,50 @@ const dcsurvAnswering = (() => {
       return out;
     }
 
+    /** Return survival at times of rows of numbers, row by row. */
+    rowsAt({ rows, times }) {
+      return this.patients(rows).survival(times);
+    }
+
     /**
      * Promise the survival of many mixtures of patients at a time. All horizons are computed at once and kept: another
-     * horizon, or a patient who differs in one feature, then takes less. Between two pieces others are answered; what is
-     * asked later takes the place of this.
+     * horizon, or a patient who differs in one feature, then takes less. Helpers take a part of the pieces. Between two
+     * pieces others are answered; what is asked later takes the place of this.
      */
     async survival(rows, time, turn) {
       const times = [...new Set([...this.card.horizons.map((one) => one.time), time])].sort((a, b) => a - b);
-      if (this.kept.times !== String(times) || this.kept.found.size > MOST_KEPT) this.kept = { times: String(times), found: new Map() };
+      const known = this.kept.times === String(times) && this.kept.found.size < MOST_KEPT;
+      if (!known) this.kept = { times: String(times), found: new Map() };
       const { found } = this.kept;
       const unknown = rows.filter((row) => !found.has(String(row)));
-      let since = performance.now();
-      for (let start = 0; start < unknown.length; start += ROWS_AT_ONCE) {
-        const some = unknown.slice(start, start + ROWS_AT_ONCE);
-        const survival = this.patients(some).survival(times);
-        some.forEach((row, k) => found.set(String(row), survival.subarray(k * times.length, (k + 1) * times.length)));
-        if (performance.now() - since < TURN) continue;
-        await new Promise((resolve) => setTimeout(resolve));
-        if (turn !== this.turn) throw new Problem(409, "Another explanation was asked for meanwhile.");
-        since = performance.now();
+      const underWay = new Set();
+      const work = async (compute) => {
+        while (unknown.length && turn === this.turn) {
+          const some = unknown.splice(-ROWS_AT_ONCE);
+          const piece = compute({ rows: some, times }).then((survival) => {
+            some.forEach((row, k) => found.set(String(row), survival.subarray(k * times.length, (k + 1) * times.length)));
+          });
+          underWay.add(piece);
+          try {
+            await piece;
+          } catch (error) {
+            unknown.push(...some); // whoever cannot leaves it to the others
+            throw error;
+          } finally {
+            underWay.delete(piece);
+          }
+        }
+      };
+      const here = async (request) => {
+        await new Promise((resolve) => setTimeout(resolve)); // others have their turn
+        return this.rowsAt(request);
+      };
+      if (unknown.length > ROWS_AT_ONCE && this.helpers) this.helpers().forEach((one) => one.then(work).catch(() => {}));
+      while (unknown.length + underWay.size && turn === this.turn) {
+        await work(here);
+        await Promise.allSettled(underWay);
       }
+      if (turn !== this.turn) throw new Problem(409, "Another explanation was asked for meanwhile.");
       const place = times.indexOf(time);
       return rows.map((row) => found.get(String(row))[place]);
     }
@@ -184,12 +209,32 @@ const dcsurvAnswering = (() => {
     return new Answers(inside, whole.slice(LENGTH + length));
   }
 
+  /** In a worker: return promises of functions that compute rows in further workers, as many as there are cores. */
+  function helpersWith(whole) {
+    const count = Math.min(MOST_HELPERS, (navigator.hardwareConcurrency || 1) - 1);
+    return Array.from({ length: count }, async () => {
+      const worker = new Worker(URL.createObjectURL(new Blob([whole.code], { type: "text/javascript" })));
+      const ask = (what, request) => new Promise((resolve, reject) => {
+        worker.onmessage = ({ data }) => (data.problem ? reject(new Error(data.problem.detail)) : resolve(data.answer));
+        worker.onerror = reject;
+        worker.postMessage({ number: 0, what, request });
+      });
+      await ask("open", whole);
+      let before = Promise.resolve();
+      return (request) => (before = before.catch(() => {}).then(() => ask("rowsAt", request))); // one after the other
+    });
+  }
+
   /** In a worker: answer the questions of the page. */
   function listen() {
     let answers = null;
     self.onmessage = async ({ data: { number, what, request } }) => {
       try {
-        if (what === "open") answers = await open(request);
+        if (what === "open") {
+          answers = await open(request.letters);
+          let helpers = null;
+          answers.helpers = () => (helpers ??= helpersWith(request));
+        }
         self.postMessage({ number, answer: what === "open" ? answers.card : await answers[what](request) });
       } catch (error) {
         const { status = 500, message: detail, errors = [] } = error;

@@ -7,11 +7,11 @@ const inPage = (() => {
 
   /** Computes in a worker; each question has a number, by which its answer is known. */
   class Aside {
-    constructor(text) {
+    constructor(letters) {
       const scripts = [...document.scripts].map((one) => one.textContent);
-      const sources = NEEDED.map((name) => scripts.find((code) => code.includes(`\nconst ${name} = `)));
-      const url = URL.createObjectURL(new Blob([...sources, "\ndcsurvAnswering.listen();"], { type: "text/javascript" }));
-      this.worker = new Worker(url);
+      const sources = NEEDED.map((name) => scripts.find((text) => text.includes(`\nconst ${name} = `)));
+      const code = [...sources, "dcsurvAnswering.listen();"].join("\n");
+      this.worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
       this.asked = new Map();
       this.number = 0;
       this.worker.onmessage = ({ data }) => {
@@ -25,7 +25,7 @@ const inPage = (() => {
           event.preventDefault();
           reject(new Error(event.message || "no worker"));
         };
-        this.ask("open", text).then(resolve, reject);
+        this.ask("open", { letters, code }).then(resolve, reject);
       });
     }
 
@@ -40,8 +40,8 @@ const inPage = (() => {
 
   /** Computes in the page itself. */
   class Here {
-    constructor(text) {
-      this.opened = dcsurvAnswering.open(text).then((answers) => {
+    constructor(letters) {
+      this.opened = dcsurvAnswering.open(letters).then((answers) => {
         this.answers = answers;
         return answers.card;
       });
@@ -54,22 +54,22 @@ const inPage = (() => {
     }
   }
 
-  async function beside(text) {
+  async function beside(letters) {
     try {
-      const found = new Aside(text);
+      const found = new Aside(letters);
       await found.opened;
       return found;
     } catch (error) {
       if (error instanceof dcsurvAsking.Problem) throw error;
-      const found = new Here(text);
+      const found = new Here(letters);
       await found.opened;
       return found;
     }
   }
 
-  /** Return the engine of the model in `text`, the packed data of service/calculator.py. */
-  return (text) => {
-    const model = beside(text);
+  /** Return the engine of the model in `letters`, the packed data of service/calculator.py. */
+  return (letters) => {
+    const model = beside(letters);
     model.catch(() => {}); // whoever asks hears of it
     const card = () => model.then((one) => one.opened);
     return {

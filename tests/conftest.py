@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 # One thread a process: the workers share the cores already, and threads that wait for each other on a busy machine make
 # the suite several times slower. Set before NumPy and torch are imported, and handed on to subprocesses.
@@ -20,6 +20,8 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+from undrawing import undrawn_reports  # noqa: E402
 
 # The same examples in every run, and no limit on the time that one takes.
 settings.register_profile(
@@ -60,13 +62,9 @@ def _same_random_state() -> None:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports whose pictures are frames: for tests of their words and numbers, because drawing is half of the work."""
-
-    def frames(sections: Any, folder: Path) -> tuple[dict[str, str], list[Path]]:
-        return {picture.name: "<svg></svg>" for section in sections for picture in section.pictures()}, []
-
-    monkeypatch.setattr("dcsurv.report.write.draw_pictures", frames)
+def undrawn() -> Iterator[None]:
+    with undrawn_reports():
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -457,7 +457,6 @@ def test_predictions_say_how_far_they_reach(folder: Path) -> None:
     assert f"8y ({beyond} of 700)" in " ".join((done.stdout + done.stderr).split())
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_report_names_the_feature_and_lists_what_lies_beyond(folder: Path) -> None:
     from dcsurv.report import write_report
 

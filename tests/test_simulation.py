@@ -16,6 +16,7 @@ from dcsurv import CoxPH, write_report
 from dcsurv.cli import app
 from dcsurv.datasets import simulate
 from dcsurv.metrics import compare, evaluate
+from undrawing import undrawn_reports
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -174,16 +175,9 @@ def shown(tmp_path_factory):
     out |= {f"compare: {one}" for one in printed.limits_of(compare(test.y, curves, n_bootstrap=10, X=test.X))}
     told = CliRunner().invoke(app, ["info", str(folder / "cox.safetensors"), "--json"])
     out |= {f"info: {path}" for path in printed.limits_in(json.loads(told.stdout))}
-    report = write_report(
-        folder / "report.html",
-        model,
-        test.X,
-        test.y,
-        X_train=train.X,
-        y_train=train.y,
-        reference=reference,
-        n_bootstrap=10,
-    )
+    options = {"X_train": train.X, "y_train": train.y, "reference": reference, "n_bootstrap": 10}
+    with undrawn_reports():
+        report = write_report(folder / "report.html", model, test.X, test.y, **options)
     out |= {f"report: {path}" for path in printed.limits_in(report.numbers)}
     return out | {f"figure: {re.sub(r'-[0-9]+$', '', file.stem)}" for file in report.figures}
 

@@ -593,6 +593,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,
     "kills": kills,
+    "service": partial(_result, "service", "| what |"),
     "neutral": neutral,
     "neutral-sentence": neutral_sentence,
     "neutral-learners": neutral_learners,

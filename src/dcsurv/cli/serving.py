@@ -144,13 +144,10 @@ def serve(
     ends it when all that was asked is answered.
     """
     from dcsurv.messages import needs_extra
+    from dcsurv.service import Access, Limits, ModelStore, Policy, make_app, read_owner_words
 
     with needs_extra("A service", "serve"):
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-
-    from dcsurv.service import Access, Limits, ModelStore, Policy, make_app, read_owner_words
-    from dcsurv.service.server import bind, run
+        from dcsurv.service.server import bind, run
 
     token = _token(place.token_file)
     is_loopback = place.host in ("localhost", "::1") or place.host.startswith("127.")

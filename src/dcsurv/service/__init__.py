@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dcsurv.messages import needs_extra
 from dcsurv.service.card import model_card
 from dcsurv.service.limits import Limits
 from dcsurv.service.policy import Policy
@@ -22,5 +23,6 @@ __all__ = ["Access", "Limits", "ModelStore", "Policy", "Problem", "make_app", "m
 
 def __getattr__(name: str) -> Any:
     if name in _SERVING:
-        return getattr(import_module(_SERVING[name]), name)
+        with needs_extra("A service", "serve"):
+            return getattr(import_module(_SERVING[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,6 +31,8 @@ RESULTS = ROOT / "docs" / "results"
 TABLES_PAGE = ROOT / "docs" / "tasks" / "check.md"
 MODEL_PAGE = ROOT / "docs" / "tasks" / "fit.md"
 MODEL_FILE = "model.safetensors"
+# Files to copy, which the page on deployment links to.
+DEPLOY = ROOT / "docs" / "deploy"
 # These show the commands of the task pages again, where they are run on the same files.
 FRONT_PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
 
@@ -198,6 +200,10 @@ def prepare(page: Path, folder: Path, model: Path | None) -> None:
             run_python(blocks(TABLES_PAGE)[0], {"__name__": "__main__"})
     if model is not None:
         (folder / MODEL_FILE).write_bytes(model.read_bytes())
+    text = page.read_text(encoding="utf-8")
+    for file in DEPLOY.glob("*.py"):  # what a page links to lies beside it
+        if f"deploy/{file.name}" in text:
+            (folder / file.name).write_bytes(file.read_bytes())
 
 
 def model_command() -> str:

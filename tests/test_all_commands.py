@@ -33,7 +33,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "predict": (("predict", "cox.safetensors", "p.csv", "-o", "out.csv"), ""),
     "predict to Parquet": (("predict", "cox.safetensors", "p.csv", "-o", "out.parquet"), ""),
     "explain": (("explain", "cox.safetensors", "p.csv", "--row", "1", "-o", "e.html"), ""),
+    "calculator": (("calculator", "cox.safetensors", "-o", "r.html"), ""),
     "recalibrate": (("recalibrate", "cox.safetensors", "p.csv", "-o", "out.safetensors"), ""),
+    "export": (("export", "cox.safetensors", "-o", "out.onnx"), ""),
     "report": (("report", "cox.safetensors", "p.csv", "--bootstrap", "0", "-o", "r.html"), ""),
     "tune": (("tune", "p.csv", *OUTCOME, "--model", "coxph", "--quick", "--trials", "2", "--jobs", "1",
               "--storage", "study", "--figures", "f", "-o", "s.json"), r"study(-journal)?"),
@@ -158,6 +160,7 @@ OUTPUTS = {
     "predict": ("predict", "cox.safetensors", "p.csv", "-o"),
     "explain": ("explain", "cox.safetensors", "p.csv", "-o"),
     "recalibrate": ("recalibrate", "cox.safetensors", "p.csv", "-o"),
+    "export": ("export", "cox.safetensors", "-o"),
     "report": ("report", "cox.safetensors", "p.csv", "-o"),
     "tune": ("tune", "p.csv", *OUTCOME, "-o"),
     "tune --figures": ("tune", "p.csv", *OUTCOME, "-o", "s.json", "--figures"),
@@ -165,7 +168,8 @@ OUTPUTS = {
     "reproduce": ("reproduce", "--quick", "-o"),
     "demo": ("demo", "-o"),
 }
-SUFFIX = {"fit --report": ".html", "predict": ".csv", "explain": ".html", "report": ".html", "tune": ".json"}
+SUFFIX = {"fit --report": ".html", "predict": ".csv", "explain": ".html", "report": ".html", "export": ".onnx",
+          "tune": ".json"}  # fmt: skip
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from test_cli import OUTCOME, patients, run
 
 COMMANDS = (
     "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
-    "serve", "info", "reproduce",
+    "serve", "calculator", "export", "info", "reproduce",
 )  # fmt: skip
 
 

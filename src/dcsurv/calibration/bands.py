@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dcsurv.arithmetic import ReadableCurves, Value
+from dcsurv.arithmetic.readable import average
 from dcsurv.calibration.families import Family
 from dcsurv.calibration.map_base import MappedCurves
 from dcsurv.calibration.maps import MapSequence
 from dcsurv.curves import SurvivalCurves
-from dcsurv.models.bands import Backing, BandSources
+from dcsurv.models.bands import Backing, BandArithmetic, BandSources
 from dcsurv.models.base import Features
 from dcsurv.target import FloatArray
 
@@ -56,6 +58,48 @@ def sums_of(families: Sequence[Family], X: Features, nodes: FloatArray, *, by_fo
     for rows in (whole, *folds):
         np.minimum(rows, 1.0, out=rows)  # shares may sum to a hair more than one
     return Sums(whole, means, folds)
+
+
+class ArithmeticSums(NamedTuple):
+    """:class:`Sums` as arithmetic, (n, T) each."""
+
+    whole: Value
+    families: list[tuple[float, Value]]
+    folds: list[Value]
+
+
+def arithmetic_sums(families: Sequence[Family], prepared: Value, nodes: FloatArray) -> ArithmeticSums:
+    """Return :func:`sums_of` as arithmetic."""
+    means: list[tuple[float, Value]] = []
+    by_fold: list[list[Value]] = [[] for _ in range(families[0].n_folds)]
+    for family in families:
+        folds = family.arithmetic_by_fold(prepared, nodes)
+        means.append((family.weight, family.map.held_arithmetic(average(folds), nodes)))
+        for own, rows in zip(by_fold, folds, strict=True):
+            own.append(family.map.held_arithmetic(rows, nodes) * family.weight)
+    whole, *sums = (_sum(own).at_most(1.0) for own in ([mean * weight for weight, mean in means], *by_fold))
+    return ArithmeticSums(whole, means, sums)
+
+
+def _sum(values: Sequence[Value]) -> Value:
+    return average(values) * float(len(values))
+
+
+def arithmetic_of_band(
+    sums: ArithmeticSums,
+    refits: Sequence[ReadableCurves],
+    backing: Backing,
+    on_nodes: Callable[[Value], ReadableCurves],
+    last: MapSequence,
+) -> BandArithmetic:
+    """Return :func:`sources_of` as arithmetic."""
+    k = len(sums.folds)
+    return BandArithmetic(
+        refits or [last.transform_arithmetic(on_nodes(rows)) for rows in sums.folds],
+        1.0 if refits else (k - 1) ** 2 / k,
+        [(share, last.transform_arithmetic(on_nodes(rows))) for share, rows in sums.families],
+        [(NUMBERS_PER_TIME, backing)],
+    )
 
 
 def sources_of(

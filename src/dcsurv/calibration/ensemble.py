@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 import numpy as np
 
-from dcsurv.calibration.bands import sources_of, sums_of
+from dcsurv.arithmetic import ReadableCurves, Value
+from dcsurv.calibration.bands import arithmetic_of_band, arithmetic_sums, sources_of, sums_of
 from dcsurv.calibration.cross_fitting import cross_fit
 from dcsurv.calibration.ensemble_file import (
     EnsembleState,
@@ -47,7 +48,7 @@ from dcsurv.follow_up import FollowUp
 from dcsurv.kinds import ModelKind, make_model, register
 from dcsurv.messages import plural
 from dcsurv.models import CurveParts, SurvivalEstimator
-from dcsurv.models.bands import Backing, BandSources
+from dcsurv.models.bands import Backing, BandArithmetic, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import read_times, thinned
 from dcsurv.models.network import NetworkEstimator, as_random_state
@@ -346,6 +347,23 @@ class CalibratedEnsemble(SurvivalEstimator):
         sums = sums_of(self._counted(), prepared, self.nodes_, by_fold=not self.refits_)
         refits = [refit.curves_of(prepared) for refit in self.refits_]
         return sources_of(sums, refits, self.backing_, self._on_rows, self.map_)
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        """Return the weighted mean of the families at the nodes as arithmetic, before the maps, (n, T)."""
+        return arithmetic_sums(self._counted(), prepared, self.nodes_).whole
+
+    def curve_arithmetic(self, prepared: Value) -> ReadableCurves:
+        """Return the mean of the members, recalibrated, as arithmetic."""
+        return self.map_.transform_arithmetic(self._arithmetic_on_nodes(self.survival_arithmetic(prepared)))
+
+    def band_arithmetic(self, prepared: Value) -> BandArithmetic:
+        """Return what the bands are made from as arithmetic."""
+        sums = arithmetic_sums(self._counted(), prepared, self.nodes_)
+        refits = [refit.curve_arithmetic(prepared) for refit in self.refits_]
+        return arithmetic_of_band(sums, refits, self.backing_, self._arithmetic_on_nodes, self.map_)
+
+    def _arithmetic_on_nodes(self, survival: Value) -> ReadableCurves:
+        return ReadableCurves(self.nodes_, survival, self.interpolation_)
 
     def _on_rows(self, rows: FloatArray) -> SurvivalCurves:
         return SurvivalCurves.from_rows(self.nodes_, rows, interpolation=self.interpolation_)

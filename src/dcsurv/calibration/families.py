@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from dcsurv._learn import clone
+from dcsurv.arithmetic import Value
+from dcsurv.arithmetic.readable import average
 from dcsurv.calibration.maps import MapSequence
 from dcsurv.kinds import kind_of, kinds, make_model
 from dcsurv.messages import plural
@@ -114,6 +116,11 @@ class Family:
         for first in members:
             others = itertools.islice(members, self.n_seeds - 1)
             yield first if self.n_seeds == 1 else sum(others, start=first) / self.n_seeds
+
+    def arithmetic_by_fold(self, prepared: Value, nodes: FloatArray) -> list[Value]:
+        """Return what :meth:`by_fold` yields as arithmetic, (n, T) each."""
+        members = [member.survival_arithmetic_at(prepared, nodes) for member in self.members]
+        return [average(members[k : k + self.n_seeds]) for k in range(0, len(members), self.n_seeds)]
 
 
 def mapped(one: MapSequence, survival: FloatArray, nodes: FloatArray) -> FloatArray:

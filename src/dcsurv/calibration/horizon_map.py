@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv._compile import pays
+from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.calibration.horizon_fit import fit_shift_and_tilt, known_weights, refined
 from dcsurv.calibration.map_base import RecalibrationMap, check_prior
 from dcsurv.curves import SurvivalCurves, as_curves
@@ -187,6 +188,15 @@ class HorizonMap(RecalibrationMap):
         with np.errstate(divide="ignore", over="ignore"):  # S = 0 has an infinite hazard and stays 0
             out: FloatArray = np.exp(-np.exp(a) * (-np.log(np.asarray(survival, dtype=np.float64))) ** b)
         return out
+
+    def transform_arithmetic(self, curves: ReadableCurves) -> ReadableCurves:
+        nodes = curves.times if curves.interpolation == "step" else refined(curves.times, self.horizons_)
+        return ReadableCurves(nodes, self.held_arithmetic(curves.read(nodes), nodes), curves.interpolation)
+
+    def arithmetic_at(self, survival: Value, times: FloatArray) -> Value:
+        log_hazard = (-survival.log()).log()
+        slope, intercept = (np.interp(times, self.horizons_, one) for one in (self.slope_, self.intercept_))
+        return (-(log_hazard * slope + intercept).exp()).exp()
 
     def get_state(self) -> dict[str, Any]:
         return {

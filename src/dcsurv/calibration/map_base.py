@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.curves import SurvivalCurves
 from dcsurv.curves.interpolated import Interpolated
 from dcsurv.metrics.censoring import Censoring
@@ -127,6 +128,55 @@ class RecalibrationMap(ABC):
             S after the map, (T, n).
         """
         return np.minimum.accumulate(self(rows, times[:, None]), axis=0)
+
+    @abstractmethod
+    def transform_arithmetic(self, curves: ReadableCurves) -> ReadableCurves:
+        """Return what :meth:`transform` makes of curves as arithmetic.
+
+        Parameters
+        ----------
+        curves : ReadableCurves
+            Predicted curves.
+
+        Returns
+        -------
+        ReadableCurves
+            The same patients', mapped.
+        """
+
+    @abstractmethod
+    def arithmetic_at(self, survival: Value, times: FloatArray) -> Value:
+        """Map S at known times, as arithmetic.
+
+        Parameters
+        ----------
+        survival : Value
+            S at the times, (n, T).
+        times : array of float
+            The times, (T,).
+
+        Returns
+        -------
+        Value
+            S after the map, (n, T).
+        """
+
+    def held_arithmetic(self, survival: Value, times: FloatArray) -> Value:
+        """Return what :meth:`held` computes as arithmetic; patients come first here.
+
+        Parameters
+        ----------
+        survival : Value
+            S at the times, (n, T).
+        times : array of float
+            Ascending times, (T,).
+
+        Returns
+        -------
+        Value
+            S after the map, (n, T).
+        """
+        return self.arithmetic_at(survival, times).running_min()
 
     @abstractmethod
     def get_state(self) -> dict[str, Any]:

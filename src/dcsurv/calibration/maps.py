@@ -8,6 +8,7 @@ from typing import Any, Self
 import msgspec
 import numpy.typing as npt
 
+from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.calibration.horizon_map import HorizonMap
 from dcsurv.calibration.map_base import MappedCurves, RecalibrationMap
 from dcsurv.calibration.rank_map import RankPreservingMap
@@ -84,6 +85,19 @@ class MapSequence(RecalibrationMap):
         if not self.maps:
             return rows
         return self.maps[0].held(rows, times) if len(self.maps) == 1 else super().held(rows, times)
+
+    def transform_arithmetic(self, curves: ReadableCurves) -> ReadableCurves:
+        for one in self.maps:
+            curves = one.transform_arithmetic(curves)
+        return curves
+
+    def arithmetic_at(self, survival: Value, times: FloatArray) -> Value:
+        for one in self.maps:
+            survival = one.arithmetic_at(survival, times)
+        return survival
+
+    def held_arithmetic(self, survival: Value, times: FloatArray) -> Value:
+        return super().held_arithmetic(survival, times) if self.maps else survival
 
     def _behind(self, curves: Interpolated) -> Interpolated:
         for one in self.maps:

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv._compile import pays
+from dcsurv.arithmetic import ReadableCurves, Value
+from dcsurv.arithmetic.functions import through_points
 from dcsurv.calibration.map_base import RecalibrationMap, check_prior
 from dcsurv.curves import SurvivalCurves, Transform, as_curves
 from dcsurv.metrics.censoring import Censoring
@@ -151,6 +153,28 @@ class RankPreservingMap(RecalibrationMap):
             mapped = np.minimum(mapped, self.mapped_[part + 1])
         mapped *= 1.0 - self.identity_share_
         return mapped + self.identity_share_ * s
+
+    def transform_arithmetic(self, curves: ReadableCurves) -> ReadableCurves:
+        return curves.mapped(self)
+
+    def arithmetic_at(self, survival: Value, times: FloatArray) -> Value:
+        return self.arithmetic(survival)
+
+    def arithmetic(self, survival: Value) -> Value:
+        """Return the map of survival as arithmetic.
+
+        Parameters
+        ----------
+        survival : Value
+            S.
+
+        Returns
+        -------
+        Value
+            S after the map.
+        """
+        mapped = through_points(survival, self.survival_, self.mapped_)
+        return mapped * (1.0 - self.identity_share_) + survival * self.identity_share_
 
     def source_of(self, level: float) -> float:
         """Return the largest S that is mapped to no more than a level.

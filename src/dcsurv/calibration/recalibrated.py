@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv._learn import check_is_fitted
+from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.calibration.map_base import MappedCurves
 from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
 from dcsurv.curves import SurvivalCurves
 from dcsurv.kinds import ModelKind, kind_in_file, register
 from dcsurv.metrics.censoring import resolve_follow_up
 from dcsurv.models import CurveParts, SurvivalModel
-from dcsurv.models.bands import Backing, BandSources
+from dcsurv.models.bands import Backing, BandArithmetic, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.estimator import versions
 from dcsurv.models.time_bounds import TimeBounds
@@ -241,6 +242,20 @@ class Recalibrated(SurvivalModel):
             [(share, MappedCurves(curves, self.map_)) for share, curves in inside.families],
             [*inside.fitted_on, (_NUMBERS_OF_MAPS, self.backing_)],
             self.map_.transform(inside.center),
+        )
+
+    def curve_arithmetic(self, prepared: Value) -> ReadableCurves:
+        """Return the curves of the model inside, mapped, as arithmetic."""
+        return self.map_.transform_arithmetic(self.model.curve_arithmetic(prepared))
+
+    def band_arithmetic(self, prepared: Value) -> BandArithmetic:
+        """Return what the bands are made from as arithmetic."""
+        inside = self.model.band_arithmetic(prepared)
+        return BandArithmetic(
+            [self.map_.transform_arithmetic(curves) for curves in inside.replicates],
+            inside.factor,
+            [(share, self.map_.transform_arithmetic(curves)) for share, curves in inside.families],
+            [*inside.fitted_on, (_NUMBERS_OF_MAPS, self.backing_)],
         )
 
     # --- files --------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """The command line: parse, call, print."""
 
 from dcsurv.cli import (  # noqa: F401  (each adds its commands)
+    calculating,
     data,
     demo,
     describing,
     evaluating,
     explaining,
+    exporting,
     fitting,
     predicting,
     reporting,
@@ -18,7 +20,7 @@ from dcsurv.cli.app import app, in_order, main
 
 in_order(
     "demo", "check", "models", "tune", "validate", "fit", "predict", "explain", "evaluate", "recalibrate", "report",
-    "serve", "info", "reproduce",
+    "serve", "calculator", "export", "info", "reproduce",
 )  # fmt: skip
 
 __all__ = ["app", "main"]

@@ -122,6 +122,12 @@ def serve(
             help="JSON file with the owner's words: title, notice, event, labels and units of features.",
         ),
     ] = None,
+    languages: Annotated[
+        Path | None,
+        described(
+            metavar="FOLDER", help="Folder with files of words for the page in further languages, such as fr.json."
+        ),
+    ] = None,
     place: PlaceOptions,
     unlike: UnlikeOptions,
     limits: LimitOptions,
@@ -136,7 +142,7 @@ def serve(
     ] = True,
     shell: Shell,
 ) -> None:
-    """Serve a model as a risk calculator: an API for programs, on this machine only unless told otherwise.
+    """Serve a model as a risk calculator: a page for people, an API for programs; on this machine only unless told.
 
     A folder may hold several models: breast@2.safetensors is version 2 of breast, and without a sign the version is 1.
     A file that is replaced is read again while the service goes on; one that cannot be used is left out, and what was
@@ -144,7 +150,16 @@ def serve(
     ends it when all that was asked is answered.
     """
     from dcsurv.messages import needs_extra
-    from dcsurv.service import Access, Limits, ModelStore, Policy, make_app, read_owner_words
+    from dcsurv.service import (
+        SERVED_POLICY,
+        Access,
+        Limits,
+        ModelStore,
+        Policy,
+        make_app,
+        page_files,
+        read_owner_words,
+    )
 
     with needs_extra("A service", "serve"):
         from dcsurv.service.server import bind, run
@@ -171,7 +186,7 @@ def serve(
     store.open()
     bound = bind(place.host, place.port)
     access = Access(token, _hosts(place, is_loopback), place.behind_proxy)
-    app = make_app(store, limits=bounds, access=access)
+    app = make_app(store, limits=bounds, access=access, page=page_files(languages), page_policy=SERVED_POLICY)
     address = _address(place.host, bound.getsockname()[1])
 
     def ready() -> None:

@@ -124,20 +124,13 @@ def explain(
     whole = on_scale(model.predict_survival_function(X, grid).values.astype(np.float64), scale)
     alone = mixture.predict(model.prepare(compared.table))
     base = alone.mean(axis=0)
-    size = 2.0 ** len(players) * len(compared) * len(whole)
-    enumerate_ = method == "exact" or len(players) < 2 or (method == "auto" and size <= _MOST_MIXTURES)
-    if enumerate_ and len(players) > MOST_ENUMERATED:
-        raise ValueError(
-            f"method is 'exact', but {len(players)} features have too many coalitions; at most {MOST_ENUMERATED} can "
-            "be enumerated. Use method='sampled', or put features into groups."
-        )
-    if enumerate_:
+    if may_enumerate(method, len(players), len(compared), len(whole)):
         found = exact(mixture, whole, base, len(compared), len(players))
-        words = f"exact: all {2 ** len(players):,} coalitions of {plural(len(players), 'feature')}"
+        words = exact_in_words(len(players))
     else:
-        pairs = n_pairs or _pairs_for(len(whole), len(compared))
+        pairs = n_pairs or pairs_for(len(whole), len(compared))
         found = _sampled(model, mixture, features, compared.table, whole, alone, len(players), pairs, random_state)
-        words = f"sampled: {pairs} orders of the features, each also backwards, for every patient"
+        words = sampled_in_words(pairs)
     data = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, columns=names)
     return Explanation(
         values=found.values,
@@ -174,7 +167,30 @@ def _times(model: SurvivalModel, times: npt.ArrayLike | None) -> FloatArray:
     return out
 
 
-def _pairs_for(n_patients: int, n_background: int) -> int:
+def may_enumerate(method: Method, n_players: int, n_background: int, n_patients: int) -> bool:
+    """Whether all coalitions of features are gone through; refuse more than can be."""
+    affordable = 2.0**n_players * n_background * n_patients <= _MOST_MIXTURES
+    if not (method == "exact" or n_players < 2 or (method == "auto" and affordable)):
+        return False
+    if n_players > MOST_ENUMERATED:
+        raise ValueError(
+            f"method is 'exact', but {n_players} features have too many coalitions; at most {MOST_ENUMERATED} can "
+            "be enumerated. Use method='sampled', or put features into groups."
+        )
+    return True
+
+
+def exact_in_words(n_players: int) -> str:
+    """Say how exact values are computed."""
+    return f"exact: all {2**n_players:,} coalitions of {plural(n_players, 'feature')}"
+
+
+def sampled_in_words(n_pairs: int) -> str:
+    """Say how sampled values are computed."""
+    return f"sampled: {n_pairs} orders of the features, each also backwards, for every patient"
+
+
+def pairs_for(n_patients: int, n_background: int) -> int:
     """Return how many orders to sample for each patient: all of the background twice, or what is affordable."""
     if 2 * n_patients * n_background <= _PAIRS:
         return 2 * n_background

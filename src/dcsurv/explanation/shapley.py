@@ -107,14 +107,25 @@ def sampled(
     at_once = max(1, _PAIRS_AT_ONCE // n_pairs)
     # Blocks of about the same size: a short last one would have too few pairs for its regression.
     for patients in np.array_split(np.arange(n), -(-n // at_once)):
-        cycles = -(-n_pairs // n_background)
-        partners = np.stack(
-            [np.concatenate([rng.permutation(n_background) for _ in range(cycles)])[:n_pairs] for _ in patients]
-        )
-        orders = rng.permuted(np.broadcast_to(np.arange(n_players), (len(patients), n_pairs, n_players)), axis=2)
+        partners, orders = drawn_orders(len(patients), n_background, n_players, n_pairs, rng)
         changes = _changes(mixed, whole, alone, patients, partners, orders)
         values[patients], error[patients] = without_luck(changes, partners, alone, traits[0][patients], traits[1])
     return ShapleyValues(values, error)
+
+
+def drawn_orders(
+    n_patients: int, n_background: int, n_players: int, n_pairs: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Draw with whom each patient is mixed, (n, pairs), and in which order players join, (n, pairs, players).
+
+    Everybody of the background is met once before anybody is met again.
+    """
+    cycles = -(-n_pairs // n_background)
+    partners = np.stack(
+        [np.concatenate([rng.permutation(n_background) for _ in range(cycles)])[:n_pairs] for _ in range(n_patients)]
+    )
+    orders = rng.permuted(np.broadcast_to(np.arange(n_players), (n_patients, n_pairs, n_players)), axis=2)
+    return partners, orders
 
 
 def _changes(

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.arithmetic import Value
 from dcsurv.follow_up.association import Influence
 from dcsurv.follow_up.score import BENDS, CensoringScore
 from dcsurv.plain import Count, Finite, NotNegative, Share, declared
@@ -144,6 +145,23 @@ class FollowUp:
         if self.score is None:
             return np.zeros(len(X), dtype=np.int64)
         return np.searchsorted(self.score.cuts, self.score(X))
+
+    def arithmetic(self, X: Value) -> Value:
+        """Return what :meth:`assign` computes as arithmetic.
+
+        Parameters
+        ----------
+        X : Value
+            Columns of n patients as numbers.
+
+        Returns
+        -------
+        Value
+            One group per patient, (n, 1).
+        """
+        if self.score is None:
+            return X.take([0]) * 0.0
+        return self.score.arithmetic(X).count(self.score.cuts, below=True)
 
     def followed_to(self, X: npt.NDArray[Any]) -> FloatArray:
         """Return until when patients with such features were followed.

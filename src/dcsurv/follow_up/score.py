@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.arithmetic import Value
 from dcsurv.nonparametric import StepFunction, breslow
 from dcsurv.target import BoolArray, FloatArray, IntArray
 
@@ -56,6 +57,18 @@ class CensoringScore:
             some = slice(start, start + _CHUNK)
             out[some] = bent(X[some][:, self.columns], self.knots) @ self.slopes.ravel()
         return out
+
+    def arithmetic(self, X: Value) -> Value:
+        """Return the score as arithmetic, (n, 1).
+
+        Parameters
+        ----------
+        X : Value
+            Columns, (n, p).
+        """
+        bends = self.knots.shape[1]
+        beyond = (X.take(np.repeat(self.columns, bends)) - self.knots.ravel()).relu()
+        return X.take(self.columns) @ self.slopes[:, :1] + beyond @ self.slopes[:, 1:].reshape(-1, 1)
 
 
 def exposure_of(time: FloatArray, lost: BoolArray) -> FloatArray:

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dcsurv._learn import check_is_fitted
+from dcsurv.arithmetic import Value
 from dcsurv.models.base import Features
-from dcsurv.models.bends import Bends, find_bends, from_arrays, place_knots, to_arrays
+from dcsurv.models.bends import Bends, bends_arithmetic, find_bends, from_arrays, place_knots, to_arrays
 from dcsurv.models.cox_summary import model_columns
 from dcsurv.models.drawn import representatives
 from dcsurv.models.estimator import SurvivalEstimator
@@ -273,6 +274,18 @@ class AdditiveEstimator(SurvivalEstimator):
             out += held * self.coef_[k]
             if k in bends:
                 out += bends[k](held / self.scale_[k])[:, 0]
+        return out
+
+    def effects_arithmetic(self, prepared: Value) -> Value:
+        """Return :meth:`sum_of_effects` as arithmetic, (n, 1)."""
+        used = np.union1d(np.flatnonzero(self.coef_), [one.column for one in self.bends_]).astype(np.int64)
+        if not len(used):
+            return prepared.take([0]) * 0.0
+        held = prepared.take(used).at_least(self.lower_[used]).at_most(self.upper_[used]) - self.center_[used]
+        out = held @ self.coef_[used][:, None]
+        if self.bends_:
+            own = np.array([one.column for one in self.bends_])
+            out = out + bends_arithmetic(self.bends_, held.take(np.searchsorted(used, own)) / self.scale_[own])
         return out
 
     def numbers_per_row(self) -> int:

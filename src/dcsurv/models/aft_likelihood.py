@@ -16,6 +16,8 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from dcsurv.arithmetic import Value
+from dcsurv.arithmetic.functions import normal_tail
 from dcsurv.target import BoolArray, FloatArray
 
 # log f or log S of z, by event, and its first and second derivatives.
@@ -40,12 +42,15 @@ class Distribution:
         (z, event) -> log density where there was an event and log survival elsewhere, with two derivatives.
     survival
         z -> S.
+    arithmetic
+        The same as arithmetic.
     mean, deviation
         Of z.
     """
 
     parts: Callable[[FloatArray, BoolArray], LogParts]
     survival: Callable[[FloatArray], FloatArray]
+    arithmetic: Callable[[Value], Value]
     mean: float
     deviation: float
 
@@ -78,12 +83,22 @@ def _log_normal(z: FloatArray, event: BoolArray) -> LogParts:
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
         "weibull": Distribution(
-            _weibull, lambda z: np.exp(-np.exp(np.minimum(z, _LARGEST))), -np.euler_gamma, np.pi / np.sqrt(6)
+            _weibull,
+            lambda z: np.exp(-np.exp(np.minimum(z, _LARGEST))),
+            lambda z: (-z.at_most(_LARGEST).exp()).exp(),
+            -np.euler_gamma,
+            np.pi / np.sqrt(6),
         ),
         "log-logistic": Distribution(
-            _log_logistic, lambda z: torch.sigmoid(torch.from_numpy(-z)).numpy(), 0.0, np.pi / np.sqrt(3)
+            _log_logistic,
+            lambda z: torch.sigmoid(torch.from_numpy(-z)).numpy(),
+            lambda z: (-z).sigmoid(),
+            0.0,
+            np.pi / np.sqrt(3),
         ),
-        "log-normal": Distribution(_log_normal, lambda z: torch.special.ndtr(torch.from_numpy(-z)).numpy(), 0.0, 1.0),
+        "log-normal": Distribution(
+            _log_normal, lambda z: torch.special.ndtr(torch.from_numpy(-z)).numpy(), normal_tail, 0.0, 1.0
+        ),
     }
 )
 

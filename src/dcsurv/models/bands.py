@@ -12,6 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.arithmetic import ReadableCurves, Value
+from dcsurv.arithmetic.functions import quantile_of_level, through_points
+from dcsurv.arithmetic.readable import average
 from dcsurv.curves import SurvivalCurves
 from dcsurv.curves.checks import ROUNDING
 from dcsurv.curves.interpolated import Interpolated
@@ -108,6 +111,10 @@ class Backing:
         """Return how many stand behind each time."""
         return np.interp(times, self.times, self.patients)
 
+    def arithmetic(self, times: Value) -> Value:
+        """Return how many stand behind each time, as arithmetic."""
+        return through_points(times, self.times, self.patients)
+
     def get_state(self) -> dict[str, Any]:
         """Return plain numbers for a file."""
         return {"times": self.times.tolist(), "patients": self.patients.tolist()}
@@ -165,6 +172,79 @@ class BandSources(NamedTuple):
         begun = np.sqrt(np.clip(times / first, 0.0, 1.0)) if first > 0 else 1.0 * (times > 0)
         out: FloatArray = NormalDist().inv_cdf((1 + level) / 2) * begun * np.sqrt(variance)
         return out
+
+
+class BandArithmetic(NamedTuple):
+    """What bands are made from as arithmetic; see :class:`BandSources`.
+
+    Attributes
+    ----------
+    replicates : list of ReadableCurves
+        The same patients' curves by models that were fitted to other patients of the same kind.
+    factor : float
+        What their variance is multiplied by.
+    families : list of tuple of (float, ReadableCurves)
+        Shares and curves of the kinds of models that were averaged.
+    fitted_on : list of tuple of (float, Backing)
+        How many numbers were learnt for each time, and from how many patients.
+    """
+
+    replicates: Sequence[ReadableCurves]
+    factor: float
+    families: Sequence[tuple[float, ReadableCurves]]
+    fitted_on: Sequence[tuple[float, Backing]]
+
+    def ends(self, times: Value, survival: Value, level: Value) -> tuple[Value, Value]:
+        """Return the lower and the upper end of the band of a level around survival, (n, m).
+
+        Parameters
+        ----------
+        times : Value
+            Ascending times, (m,).
+        survival : Value
+            S at these times.
+        level : Value
+            Of the band.
+        """
+        root = (-survival.at_least(_EDGE).at_most(1.0).log()).sqrt()
+        relative, absolute = self._relative_reach(times, level), self._absolute_reach(times, level)
+        down = root * (1.0 - (relative * -0.5).exp())
+        up = root * ((relative.at_most(_MOST) * 0.5).exp() - 1.0)
+        squared = absolute * absolute
+        further = root + (up * up + squared).sqrt()
+        nearer = (root - (down * down + squared).sqrt()).relu()
+        lower, upper = (-(further * further)).exp(), (-(nearer * nearer)).exp()
+        return lower.running_min().at_most(survival), upper.running_min().at_least(survival)
+
+    def _relative_reach(self, times: Value, level: Value) -> Value:
+        each = [_log_hazard(curves.read(times)) for curves in self.replicates]
+        reach = quantile_of_level(level, lambda share: student_reach(share, len(each) - 1))
+        middle = average(each)
+        spread = average([(one - middle) * (one - middle) for one in each]) * (len(each) / (len(each) - 1))
+        variance = spread * (reach * reach * self.factor)
+        if len(self.families) > 1:
+            total = sum(share for share, _ in self.families)
+            kinds = [(share / total, _log_hazard(curves.read(times))) for share, curves in self.families]
+            middle = average([one * share for share, one in kinds]) * float(len(kinds))
+            between = average([(one - middle) * (one - middle) * share for share, one in kinds]) * float(len(kinds))
+            normal = _normal_reach(level)
+            variance = variance + between * (normal * normal)
+        return variance.sqrt()
+
+    def _absolute_reach(self, times: Value, level: Value) -> Value:
+        each = [numbers / (4.0 * backing.arithmetic(times)) for numbers, backing in self.fitted_on]
+        variance = average(each) * float(len(each))
+        first = min(float(backing.times[0]) for _, backing in self.fitted_on)
+        begun = (times / first).at_least(0.0).at_most(1.0).sqrt() if first > 0 else (-times).below(0.0, 1.0, 0.0)
+        return _normal_reach(level) * begun * variance.sqrt()
+
+
+def _log_hazard(survival: Value) -> Value:
+    return (-survival.at_least(_EDGE).at_most(1 - _EDGE).log()).log()
+
+
+def _normal_reach(level: Value) -> Value:
+    return quantile_of_level(level, lambda share: NormalDist().inv_cdf((1 + share) / 2))
 
 
 def band_around(

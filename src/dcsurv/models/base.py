@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv._learn import check_is_fitted
+from dcsurv.arithmetic import Arithmetic, Value
 from dcsurv.curves import SurvivalCurves
 from dcsurv.curves.checks import check_times
-from dcsurv.models.bands import Band, BandSources, band_around, sound_band
+from dcsurv.models.as_arithmetic import arithmetic_of
+from dcsurv.models.bands import Band, BandArithmetic, BandSources, band_around, sound_band
 from dcsurv.models.curve_model import CurveModel, warn_of_late
 from dcsurv.models.curve_model import Features as Features
 from dcsurv.models.documentation import document_parameters
@@ -81,10 +83,40 @@ class SurvivalModel(CurveModel):
         BandSources
             Curves that differ by what they were fitted to.
         """
-        raise ValueError(
+        raise ValueError(self._no_band())
+
+    def band_arithmetic(self, prepared: Value) -> BandArithmetic:
+        """Return what :meth:`band_sources` returns as arithmetic.
+
+        Parameters
+        ----------
+        prepared : Value
+            Prepared features, (n, columns).
+
+        Returns
+        -------
+        BandArithmetic
+            Curves that differ by what they were fitted to.
+        """
+        raise ValueError(self._no_band())
+
+    def _no_band(self) -> str:
+        return (
             f"{type(self).__name__} is one model, and a band needs the spread of several. Fit an ensemble: "
             "dcsurv.CalibratedEnsemble()."
         )
+
+    def arithmetic(self) -> Arithmetic:
+        """Return the fitted model as plain arithmetic, from features to curves, to be computed elsewhere.
+
+        Returns
+        -------
+        Arithmetic
+            A graph of few operations; :func:`dcsurv.arithmetic.to_onnx` writes it to a file, and
+            :func:`dcsurv.arithmetic.packed` packs it for a browser.
+        """
+        check_is_fitted(self)
+        return arithmetic_of(self)
 
     @property
     def training_ranges(self) -> Ranges | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dcsurv.arithmetic import Value
 from dcsurv.persistence import Arrays, read_array
 from dcsurv.target import FloatArray, IntArray
 
@@ -31,6 +32,16 @@ def proportional_survival(cumulative_hazard: FloatArray, log_risk: FloatArray) -
     """Return S = exp(-H0(t) exp(g)), (n, T)."""
     hazard = np.outer(-cumulative_hazard, relative_risk(log_risk))  # one row per time
     return np.exp(hazard, out=hazard).T
+
+
+def risk_arithmetic(log_risk: Value) -> Value:
+    """Return :func:`relative_risk` as arithmetic."""
+    return log_risk.at_least(-_LARGEST_LOG_RISK).at_most(_LARGEST_LOG_RISK).exp()
+
+
+def proportional_arithmetic(cumulative_hazard: FloatArray, log_risk: Value) -> Value:
+    """Return :func:`proportional_survival` as arithmetic; the log risk is (n, 1)."""
+    return (risk_arithmetic(log_risk) * -cumulative_hazard).exp()
 
 
 def read_times(arrays: Arrays, name: str) -> FloatArray:

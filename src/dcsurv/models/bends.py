@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dcsurv.arithmetic import Value
 from dcsurv.persistence import Arrays, read_array
 from dcsurv.target import FloatArray
 
@@ -72,6 +73,29 @@ def natural_spline(x: FloatArray, knots: FloatArray) -> FloatArray:
     slope = 3 * (knots[-2] - knots[:-2])
     out: FloatArray = beyond[:, :-1] - beyond[:, -1:] + (x - inside)[:, None] * slope
     return out / (knots[-1] - knots[0])
+
+
+def bends_arithmetic(bends: Sequence[Bends], columns: Value) -> Value:
+    """Return the sum of summed bends, one function per column, as arithmetic, (n, 1).
+
+    Parameters
+    ----------
+    columns : Value
+        The column of each bend, (n, bends).
+    """
+    own = np.repeat(np.arange(len(bends)), [len(one.knots) - 1 for one in bends])
+    knots = np.concatenate([one.knots[:-1] for one in bends])
+    lasts = np.array([one.knots[-1] for one in bends])
+    size = np.array([one.knots[-1] - one.knots[0] for one in bends])
+    # Of the cubes beyond each knot: what the splines are mixed of, the last one taken from all.
+    cubes = [np.append(one.mix[:, 0], -one.mix[:, 0].sum()) for one in bends]
+    factor = np.concatenate(cubes) / (size[own] * (lasts[own] - knots))
+    slope = np.array([3 * (one.knots[-2] - one.knots[:-2]) @ one.mix[:, 0] for one in bends]) / size
+    inside = columns.at_most(lasts)
+    beyond = (inside.take(own) - knots).relu()
+    line = np.array([one.line[:, 0] for one in bends])
+    total = (beyond * beyond * beyond) @ factor[:, None] + (columns - inside) @ slope[:, None]
+    return total - columns @ line[:, 1:] - float(line[:, 0].sum())
 
 
 def curvature(knots: FloatArray) -> FloatArray:

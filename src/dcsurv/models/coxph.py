@@ -11,10 +11,17 @@ import numpy as np
 import pandas as pd
 
 from dcsurv._learn import check_is_fitted
+from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
 from dcsurv.messages import InputError, Message, ModelChoice, plural
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import proportional_survival, read_baseline, relative_risk, thinned
+from dcsurv.models.baseline import (
+    proportional_arithmetic,
+    proportional_survival,
+    read_baseline,
+    relative_risk,
+    thinned,
+)
 from dcsurv.models.cox_summary import (
     CoxInference,
     ModelColumn,
@@ -224,6 +231,9 @@ class CoxPH(SurvivalEstimator):
 
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return proportional_survival(self.cumulative_hazard_, self._log_risk(X))
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        return proportional_arithmetic(self.cumulative_hazard_, (prepared - self.center_) @ self.coef_[:, None])
 
     def get_state(self) -> tuple[Header, Arrays]:
         names = ("coef_", "center_", "times_", "cumulative_hazard_")

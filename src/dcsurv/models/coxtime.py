@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import case_control
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import read_times, relative_risk, thinned
+from dcsurv.models.baseline import read_times, relative_risk, risk_arithmetic, thinned
 from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
 from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.networks import MLP
@@ -137,6 +138,10 @@ class CoxTime(NetworkEstimator):
 
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return np.exp(-np.cumsum(self.increments_ * self._risk(X, self.times_), axis=1))
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        log_risk = MLP.arithmetic_of(self.network_, prepared, self._scaled(self.times_).astype(np.float64))
+        return (-(risk_arithmetic(log_risk) * self.increments_).running_sum()).exp()
 
     def numbers_per_row(self) -> int:
         return len(self.nodes) * (2 * self.layer_size + int(self.n_inputs_) + 8)

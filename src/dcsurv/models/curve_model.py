@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv._learn import BaseEstimator, check_is_fitted
+from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.curves import SurvivalCurves
 from dcsurv.curves.checks import check_times
 from dcsurv.follow_up import FollowUp
@@ -85,6 +86,24 @@ class CurveModel(BaseEstimator):  # type: ignore[misc]
         CurveParts
             Nodes, survival and how to read it.
         """
+
+    def curve_arithmetic(self, prepared: Value) -> ReadableCurves:
+        """Return the curves of patients as arithmetic: what :meth:`curve_parts` computes, written down.
+
+        Parameters
+        ----------
+        prepared : Value
+            Prepared features, (n, columns).
+
+        Returns
+        -------
+        ReadableCurves
+            The curves.
+        """
+        raise ValueError(
+            f"{type(self).__name__} does not say its arithmetic, so that nothing but this library can compute it. Its "
+            "class has to add survival_arithmetic(prepared): the operations of survival_at_nodes on values of a graph."
+        )
 
     @property
     def training_ranges(self) -> Ranges | None:

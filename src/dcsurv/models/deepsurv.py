@@ -9,10 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
 from dcsurv.losses import cox_partial_likelihood
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import proportional_survival, read_baseline, relative_risk, thinned
+from dcsurv.models.baseline import (
+    proportional_arithmetic,
+    proportional_survival,
+    read_baseline,
+    relative_risk,
+    thinned,
+)
 from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
 from dcsurv.models.ranges import Range, WholeNumber
 from dcsurv.networks import MLP
@@ -89,6 +96,9 @@ class DeepSurv(NetworkEstimator):
 
     def survival_at_nodes(self, X: Features) -> FloatArray:
         return proportional_survival(self.cumulative_hazard_, self.outputs_of(X).cpu().numpy())
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        return proportional_arithmetic(self.cumulative_hazard_, MLP.arithmetic_of(self.network_, prepared))
 
     def get_state(self) -> tuple[Header, Arrays]:
         header, arrays = super().get_state()

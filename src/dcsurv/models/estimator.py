@@ -17,6 +17,7 @@ import pandas as pd
 
 from dcsurv._frames import as_pandas
 from dcsurv._learn import clone, validate_data
+from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.curves import Interpolation
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.messages import plural
@@ -371,6 +372,46 @@ class SurvivalEstimator(SurvivalModel):
     def curve_parts(self, prepared: Features) -> CurveParts:
         """Return what the curves of a chunk of patients are made of."""
         return CurveParts(self.nodes, self.survival_at_nodes(prepared), self.interpolation)
+
+    # --- the same as arithmetic ---------------------------------------------------------------------------
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        """Return S at the nodes as arithmetic: the operations of :meth:`survival_at_nodes` on values of a graph.
+
+        A model that has it can be computed by other programs; see :meth:`arithmetic`.
+
+        Parameters
+        ----------
+        prepared : Value
+            Prepared features, (n, columns).
+
+        Returns
+        -------
+        Value
+            S at :attr:`nodes`, (n, T).
+        """
+        return super().curve_arithmetic(prepared).survival  # refuses, in words
+
+    def survival_arithmetic_at(self, prepared: Value, times: FloatArray) -> Value:
+        """Return S at known times as arithmetic: the operations of :meth:`survival_at`.
+
+        Parameters
+        ----------
+        prepared : Value
+            Prepared features, (n, columns).
+        times : array of shape (T,)
+            Ascending times.
+
+        Returns
+        -------
+        Value
+            Survival, (n, T).
+        """
+        return self.curve_arithmetic(prepared).read(times)
+
+    def curve_arithmetic(self, prepared: Value) -> ReadableCurves:
+        """Return the curves of patients as arithmetic."""
+        return ReadableCurves(self.nodes, self.survival_arithmetic(prepared), self.interpolation)
 
     # --- features -----------------------------------------------------------------------------------------
 

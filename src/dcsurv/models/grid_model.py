@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from dcsurv.arithmetic import Value
 from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.grid import Convention, Spacing, TimeGrid
 from dcsurv.models.base import Features
@@ -228,6 +229,12 @@ class GridEstimator(NetworkEstimator):
             rows = member.head.survival(outputs).t().numpy()[member._kept()]
             curves = SurvivalCurves.from_rows(member.nodes, rows, interpolation=member.interpolation)
             yield curves.evaluate_rows(times)
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        """Return S at the nodes as arithmetic, if network and head have one."""
+        if not isinstance(self.network_, EncoderDecoder) or not isinstance(self.head, HazardHead):
+            return super().survival_arithmetic(prepared)
+        return self.head.arithmetic(self.network_.arithmetic(prepared)).take(np.flatnonzero(self._kept()))
 
     def _kept(self) -> npt.NDArray[np.bool_]:
         return np.append(np.diff(self.grid_.nodes) > 0, True)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 import numpy as np
 
+from dcsurv.arithmetic import Value
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import thinned
 from dcsurv.models.drawn import representatives
@@ -160,6 +161,16 @@ class HazardTreesEstimator(SurvivalEstimator):
 
     def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
         return self.baseline_.survival(self.relative_hazards(X), times)
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        return self.baseline_.arithmetic(self._relative_arithmetic(prepared))
+
+    def survival_arithmetic_at(self, prepared: Value, times: FloatArray) -> Value:
+        return self.baseline_.arithmetic(self._relative_arithmetic(prepared), times)
+
+    def _relative_arithmetic(self, prepared: Value) -> Value:
+        sums = self.trees_.arithmetic(prepared, self.baseline_.blocks.n_blocks)
+        return sums.at_least(-LARGEST_LOG).at_most(LARGEST_LOG).exp()
 
     def get_state(self) -> tuple[Header, Arrays]:
         baseline = {f"baseline.{name}": array for name, array in self.baseline_.to_arrays().items()}

@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dcsurv.arithmetic import Value
+from dcsurv.arithmetic.functions import softplus
 from dcsurv.losses import survival_from_logits
 from dcsurv.target import FloatArray
 
@@ -78,6 +80,21 @@ class HazardHead:
             Shape (n, L).
         """
         return survival_from_logits(outputs)
+
+    def arithmetic(self, outputs: Value) -> Value:
+        """Return what :meth:`survival` computes as arithmetic.
+
+        Parameters
+        ----------
+        outputs : Value
+            Logits of the hazards, (n, L).
+
+        Returns
+        -------
+        Value
+            Shape (n, L).
+        """
+        return (-softplus(outputs).running_sum()).exp()
 
     def outputs_for(self, hazard: FloatArray) -> Tensor:
         """Return the logits of the hazards.

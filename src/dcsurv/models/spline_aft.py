@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from dcsurv.arithmetic import Value
 from dcsurv.curves import Interpolation
 from dcsurv.kinds import ModelKind, register
 from dcsurv.models.additive import AdditiveEstimator, counted, first_look
@@ -203,6 +204,14 @@ class SplineAFT(AdditiveEstimator):
 
     def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
         return self._survival(self._location(X), np.minimum(times, self.times_[-1]))
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        return self.survival_arithmetic_at(prepared, self.times_)
+
+    def survival_arithmetic_at(self, prepared: Value, times: FloatArray) -> Value:
+        location = self.effects_arithmetic(prepared) + self.intercept_
+        z = (self._clock(np.minimum(times, self.times_[-1])) - location) / self.sigma_
+        return DISTRIBUTIONS[self.distribution_].arithmetic(z)
 
     def get_state(self) -> tuple[Header, Arrays]:
         names = ("distribution_", "sigma_", "intercept_", "unit_")

@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
 from dcsurv.models.additive import AdditiveEstimator, counted, first_look
 from dcsurv.models.base import Features
-from dcsurv.models.baseline import proportional_survival, read_baseline, relative_risk, thinned
+from dcsurv.models.baseline import (
+    proportional_arithmetic,
+    proportional_survival,
+    read_baseline,
+    relative_risk,
+    thinned,
+)
 from dcsurv.models.partial_likelihood import PartialLikelihood
 from dcsurv.models.penalised import fit_penalised
 from dcsurv.nonparametric import StepFunction, breslow
@@ -100,6 +107,13 @@ class SplineCox(AdditiveEstimator):
     def survival_at(self, X: Features, times: FloatArray) -> FloatArray:
         hazard = StepFunction(self.times_, self.cumulative_hazard_, initial=0.0)(times)
         return proportional_survival(hazard, self._log_risk(X))
+
+    def survival_arithmetic(self, prepared: Value) -> Value:
+        return proportional_arithmetic(self.cumulative_hazard_, self.effects_arithmetic(prepared))
+
+    def survival_arithmetic_at(self, prepared: Value, times: FloatArray) -> Value:
+        hazard = StepFunction(self.times_, self.cumulative_hazard_, initial=0.0)(times)
+        return proportional_arithmetic(hazard, self.effects_arithmetic(prepared))
 
     def get_state(self) -> tuple[Header, Arrays]:
         return {}, self.effects_to_arrays() | {"times_": self.times_, "cumulative_hazard_": self.cumulative_hazard_}

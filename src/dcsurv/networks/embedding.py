@@ -9,6 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from dcsurv.arithmetic import Value
+from dcsurv.networks.dense import as_doubles
+
 # The outer edges of a trained network's bins are multiples of this, in standard deviations of prepared columns.
 _COARSE = 0.25
 
@@ -83,6 +86,16 @@ class PiecewiseLinear(nn.Module):
             wider = math.ceil((inner + 1 / float(self.scale[k, end])) / _COARSE) * _COARSE - inner
             following.weight[:, place + end] *= wider * float(self.scale[k, end])
             self.scale[k, end] = 1 / wider
+
+    def arithmetic(self, x: Value) -> tuple[Value, npt.NDArray[np.int64]]:
+        """Return the outputs that are not always 0 as arithmetic, and which ones they are."""
+        scale = as_doubles(self.scale).ravel()
+        used = np.flatnonzero(scale)
+        feature = used // max(self.n_bins, 1)
+        first, last = (one.cpu().numpy().ravel()[used] for one in (self.first, self.last))
+        share = (x.take(feature) - as_doubles(self.lower).ravel()[used]) * scale[used]
+        share = share.at_least(np.where(first, -np.inf, 0.0)).at_most(np.where(last, np.inf, 1.0))
+        return x.graph.concat([x, share]), np.append(np.arange(self.n_features), self.n_features + used)
 
     def forward(self, x: Tensor) -> Tensor:
         share = (x.unsqueeze(2) - self.lower) * self.scale

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dcsurv.arithmetic import Value
+from dcsurv.networks.dense import as_doubles, dense, joined_dense
 from dcsurv.networks.embedding import PiecewiseLinear
 from dcsurv.networks.recurrent import RecurrentDecoder
 
@@ -174,8 +178,65 @@ class EncoderDecoder(nn.Module):
         out = self.aggregation[1:](out)
         return out.squeeze(2).t() if self.outputs_per_node == 1 else out.transpose(0, 1)
 
+    def arithmetic(self, x: Value) -> Value:
+        """Return what the trained network computes as arithmetic.
+
+        Parameters
+        ----------
+        x : Value
+            Features, (n, n_features).
+
+        Returns
+        -------
+        Value
+            Outputs, (n, L x outputs per node).
+        """
+        used = None
+        if self.embedding is not None:
+            x, used = self.embedding.arithmetic(x)
+        encoding, steps = x, self._steps() if self.step_input else None
+        for layer in self.encoder:
+            if isinstance(layer, nn.Linear):
+                weight, bias = as_doubles(layer.weight).T, as_doubles(layer.bias)
+                encoding = joined_dense(encoding, weight if used is None else weight[used], bias, steps).relu()
+                used = steps = None
+        if self.decoder is None:
+            for layer in self.aggregation:
+                encoding = _arithmetic_of(layer, encoding, used)
+                used = None
+            return encoding
+        if not self.step_input:
+            encoding = encoding.reshape(1, self.decoder.input_size if used is None else len(used))
+        hidden = self.decoder.arithmetic(encoding, self.n_nodes, used, steps)
+        first, *others = self.aggregation
+        assert isinstance(first, nn.Linear)
+        weight, bias = as_doubles(first.weight).T, as_doubles(first.bias)
+        out = hidden @ weight[: self.decoder.output_size] + bias
+        if self.skip:
+            rest = weight[self.decoder.output_size :]
+            out = out + joined_dense(encoding, rest if used is None else rest[used], np.zeros(rest.shape[1]), steps)
+        for layer in others:
+            out = _arithmetic_of(layer, out, None)
+        return out.reshape(self.n_nodes * self.outputs_per_node)
+
+    def _steps(self) -> npt.NDArray[np.float64]:
+        """Return the positions l/L of the nodes, as the network is told them."""
+        steps = torch.arange(1, self.n_nodes + 1, dtype=torch.float32) / self.n_nodes
+        return as_doubles(steps)
+
     def _with_steps(self, x: Tensor) -> Tensor:
         """Join the position l/L of each node to the features: (L, n, n_features + 1)."""
         step = torch.arange(1, self.n_nodes + 1, dtype=x.dtype, device=x.device) / self.n_nodes
         n = x.shape[0]
         return torch.cat([x.expand(self.n_nodes, -1, -1), step.view(-1, 1, 1).expand(-1, n, 1)], dim=2)
+
+
+def _arithmetic_of(layer: nn.Module, x: Value, used: npt.NDArray[np.int64] | None) -> Value:
+    """Return what a layer makes of values; the first one after an embedding only has those inputs that vary."""
+    if isinstance(layer, nn.Sigmoid):
+        return x.sigmoid()
+    if not isinstance(layer, nn.Linear):
+        return x  # nothing is dropped after training
+    if used is None:
+        return dense(layer, x)
+    return joined_dense(x, as_doubles(layer.weight).T[used], as_doubles(layer.bias), None)

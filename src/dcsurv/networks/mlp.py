@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor, nn
+
+from dcsurv.arithmetic import Value
+from dcsurv.networks.dense import as_doubles, dense
 
 
 class MLP(nn.Module):
@@ -52,6 +57,47 @@ class MLP(nn.Module):
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
         self.layers = nn.Sequential(*layers)
+
+    @staticmethod
+    def arithmetic_of(network: nn.Module, x: Value, times: npt.NDArray[np.float64] | None = None) -> Value:
+        """Return what a trained network computes as arithmetic.
+
+        Parameters
+        ----------
+        network : MLP
+            The network.
+        x : Value
+            Features, (n, n_inputs), or without the last one, which is time.
+        times : array of float or None, default None
+            Times, as inputs of the network, if it has one for them, (m,).
+
+        Returns
+        -------
+        Value
+            Log risks, (n, 1), or (n, m) at times.
+        """
+        assert isinstance(network, MLP)
+        first, *others = network.layers
+        assert isinstance(first, nn.Linear)
+        if times is None:
+            out = dense(first, x)
+        else:
+            # The share of the features is the same at all times.
+            weight = as_doubles(first.weight).T
+            out = (x @ weight[:-1]).reshape(1, weight.shape[1]) + x.graph.constant(times[:, None]) @ weight[-1:]
+            if first.bias is not None:
+                out = out + as_doubles(first.bias)
+        for layer in others:
+            if isinstance(layer, nn.Linear):
+                out = dense(layer, out)
+            elif isinstance(layer, nn.ReLU):
+                out = out.relu()
+            elif isinstance(layer, nn.BatchNorm1d):
+                assert layer.running_mean is not None
+                assert layer.running_var is not None
+                scale = as_doubles(layer.weight) / np.sqrt(as_doubles(layer.running_var) + layer.eps)
+                out = out * scale + (as_doubles(layer.bias) - as_doubles(layer.running_mean) * scale)
+        return out if times is None else out.reshape(len(times))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map features to log risks.

@@ -9,9 +9,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from dcsurv.arithmetic import Value
+from dcsurv.networks.dense import as_doubles, joined_dense
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -120,6 +124,55 @@ class RecurrentDecoder(nn.Module):
         hidden = encoding
         for layer in self.layers:
             hidden = layer(hidden, length)
+        return hidden
+
+    @property
+    def output_size(self) -> int:
+        """How many numbers each node has in the end, D H."""
+        last = self.layers[-1]
+        assert isinstance(last, _RecurrentLayer)
+        return int(last.recurrent_kernel.shape[0] * last.recurrent_kernel.shape[1])
+
+    def arithmetic(
+        self,
+        encoding: Value,
+        length: int,
+        used: npt.NDArray[np.int64] | None = None,
+        steps: npt.NDArray[np.float64] | None = None,
+    ) -> Value:
+        """Return what the trained layers compute as arithmetic.
+
+        Parameters
+        ----------
+        encoding : Value
+            (n, 1, E), the same at every node, or (n, L, E), one per node; with ``steps``, (n, E).
+        length : int
+            L, the number of nodes.
+        used : array of int or None, default None
+            Which of the E inputs the encoding holds; None: all.
+        steps : array of float or None, default None
+            One more input, which is different at every node, (L,).
+
+        Returns
+        -------
+        Value
+            Shape (n, L, D H).
+        """
+        hidden = encoding
+        for layer in self.layers:
+            assert isinstance(layer, _RecurrentLayer)
+            input_kernel, recurrent_kernel, bias = (
+                as_doubles(one) for one in (layer.input_kernel, layer.recurrent_kernel, layer.bias)
+            )
+            both = []
+            for direction in range(len(bias)):
+                kernel = input_kernel[direction] if used is None else input_kernel[direction][used]
+                gates = joined_dense(hidden, kernel, bias[direction], steps)
+                if hidden is encoding and steps is None:
+                    gates = gates + np.zeros((length, 1))  # the same at every node is repeated
+                recurrent = hidden.graph.constant(recurrent_kernel[direction])
+                both.append(hidden.graph.apply("Lstm", gates, recurrent, backwards=direction == 1))
+            hidden, used, steps = hidden.graph.concat(both), None, None
         return hidden
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from dcsurv._frames import as_pandas
 from dcsurv._learn import BaseEstimator, TransformerMixin, check_array, check_is_fitted
+from dcsurv.arithmetic import Value
 from dcsurv.messages import did_you_mean, listed, plural
 from dcsurv.plain import Count, Finite, NotNegative, declared
 from dcsurv.preprocessing.rules import (
@@ -220,6 +221,23 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if unseen:
             warnings.warn(UnknownLevelsWarning(unseen), stacklevel=2)
         return out
+
+    def arithmetic(self, columns: Sequence[Value]) -> Value:
+        """Return what :meth:`transform` computes as arithmetic.
+
+        Parameters
+        ----------
+        columns : sequence of Value
+            A value of shape (n, 1) for each feature: numbers, or places of levels; NaN is missing.
+
+        Returns
+        -------
+        Value
+            The matrix, (n, ``len(get_feature_names_out())``).
+        """
+        check_is_fitted(self)
+        parts = [rule.arithmetic(column) for rule, column in zip(self._rules, columns, strict=True)]
+        return parts[0].graph.concat(parts).single()
 
     def feature_of_each_column(self) -> list[str]:
         """Return for every output column the name of the feature that it comes from.

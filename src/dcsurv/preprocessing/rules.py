@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dcsurv.arithmetic import Value
 from dcsurv.plain import level_text
 from dcsurv.target import FloatArray
 
@@ -45,6 +46,9 @@ class ScaledNumber:
             scaled[missing] = self.median
         out[:, 0] = scaled
 
+    def arithmetic(self, value: Value) -> Value:
+        return ((value - self.mean) * (1 / self.scale if self.scale else 0.0)).where_missing(self.median)
+
 
 @dataclass(frozen=True)
 class EncodedCategory:
@@ -61,6 +65,9 @@ class EncodedCategory:
     def write(self, positions: FloatArray, out: Float32Array) -> None:
         filled = np.where(np.isnan(positions), self.most_frequent, positions)
         out[:] = filled[:, None] == np.arange(1, out.shape[1] + 1)
+
+    def arithmetic(self, position: Value) -> Value:
+        return position.where_missing(float(self.most_frequent)).equals(np.arange(1.0, len(self.names_out()) + 1.0))
 
 
 Rule: TypeAlias = ScaledNumber | EncodedCategory

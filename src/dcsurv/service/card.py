@@ -76,6 +76,8 @@ def model_card(
         "title": own.get("title"),
         "notice": own.get("notice"),
         "event": own.get("event"),
+        "event_free": own.get("event_free"),
+        "languages": own.get("languages", {}),
         "kind": type(model.innermost).__name__ if kind is None else kind.name,
         "model": model.display_name,
         "meaning": "" if kind is None else kind.meaning,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from dcsurv.messages import InputError, shortened
+from dcsurv.messages import InputError, did_you_mean, listed, shortened
 
 _LARGEST = 1_000_000  # bytes
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -23,13 +24,20 @@ class FeatureWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     levels: dict[str, _Short] = {}
 
 
-class OwnerWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ModelWords(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What the owner says of a model."""
 
     title: _Short | None = None
     notice: _Long | None = None
     event: _Short | None = None
+    event_free: _Short | None = None
     features: dict[str, FeatureWords] = {}
+
+
+class OwnerWords(ModelWords, forbid_unknown_fields=True, omit_defaults=True):
+    """What the owner says of a model, and the same in other languages by their codes."""
+
+    languages: dict[str, ModelWords] = {}
 
 
 def read_owner_words(path: Path) -> dict[str, Any]:
@@ -38,7 +46,9 @@ def read_owner_words(path: Path) -> dict[str, Any]:
     Parameters
     ----------
     path : Path
-        The file: ``title``, ``notice``, ``event``, and ``features`` with ``label``, ``unit``, ``help`` and ``levels``.
+        The file: ``title``, ``notice``, ``event`` (what 34 of 100 people will do: ``die``), ``event_free`` (what the
+        others are: ``alive``), and ``features`` with ``label``, ``unit``, ``help`` and ``levels``. ``languages`` has
+        the same once more for each further language, by its code.
 
     Returns
     -------
@@ -60,7 +70,10 @@ def read_owner_words(path: Path) -> dict[str, Any]:
     ...     read_owner_words(path)
     {'title': 'Breast cancer', 'features': {'age': {'unit': 'years'}}}
     """
-    remedy = "It is a JSON object with title, notice, event and features; see the documentation of the service."
+    remedy = (
+        "It is a JSON object with title, notice, event, event_free, features and languages; see the documentation of "
+        "the service."
+    )
     try:
         content = path.read_bytes()
         if len(content) > _LARGEST:
@@ -71,3 +84,30 @@ def read_owner_words(path: Path) -> dict[str, Any]:
         raise InputError(f"{path.name} cannot be used: {text}.", parameter="words", remedy=remedy) from None
     out: dict[str, Any] = msgspec.to_builtins(found)
     return out
+
+
+def refuse_strange_words(words: Mapping[str, Any], features: Mapping[str, Sequence[str] | None]) -> None:
+    """Refuse words for features and levels that a model does not have: they would be shown nowhere.
+
+    Parameters
+    ----------
+    words : mapping
+        From :func:`read_owner_words`.
+    features : mapping of str to sequence of str, or None
+        The features of the model with their levels, None for numbers.
+
+    Raises
+    ------
+    InputError
+        With what the model has.
+    """
+    for name, said in words.get("features", {}).items():
+        if name not in features:
+            remedy = f"{did_you_mean(name, list(features))}It has {listed(list(features), 12)}."
+            raise InputError(f"{shortened(repr(name))} is no feature of the model.", parameter="words", remedy=remedy)
+        known = list(features[name] or ())
+        for level in said.get("levels", {}):
+            if level not in known:
+                remedy = f"It has {listed(known, 12) or 'none'}."
+                text = f"{shortened(repr(level))} is no level of {name!r}."
+                raise InputError(text, parameter="words", remedy=remedy)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dcsurv._compile import pays
+from dcsurv.arithmetic import Value
 from dcsurv.target import FloatArray, IntArray
 
 _Int32: TypeAlias = npt.NDArray[np.int32]
@@ -164,6 +165,25 @@ class Trees:
             add_leaves(columns, self.start, self.feature, self.right, self.value, sums)
             out[:, first : first + _ROWS] = sums
         return out.T
+
+    def arithmetic(self, X: Value, n_blocks: int) -> Value:
+        """Return what :meth:`sums` adds up as arithmetic.
+
+        Parameters
+        ----------
+        X : Value
+            Prepared features, (n, columns).
+        n_blocks : int
+            How many blocks of time there are.
+
+        Returns
+        -------
+        Value
+            Sums of leaves, (n, blocks).
+        """
+        behind = np.where(self.feature >= 0, self.right - np.arange(len(self.right)), 0)
+        arrays = (X.graph.constant(one) for one in (self.start, self.feature, behind.astype(np.int32), self.value))
+        return X.graph.apply("Trees", X, *arrays, blocks=n_blocks, columns=self.n_columns)
 
     def _plain_sums(self, X: _Float32, n_blocks: int) -> FloatArray:
         """Add up leaves of a few patients, to the same bits, without waiting for the compiled code."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.arithmetic import Value
 from dcsurv.nonparametric import StepFunction, breslow
 from dcsurv.target import FloatArray, IntArray, Outcome
 
@@ -227,6 +228,29 @@ class BlockHazard:
         hazard += before[block]
         np.negative(hazard, out=hazard)
         return np.exp(hazard, out=hazard).T
+
+    def arithmetic(self, relative: Value, times: FloatArray | None = None) -> Value:
+        """Return what :meth:`survival` computes as arithmetic.
+
+        Parameters
+        ----------
+        relative : Value
+            Relative hazards of patients in each block, (n, blocks).
+        times : array of float or None, default None
+            Ascending times; None: the nodes.
+
+        Returns
+        -------
+        Value
+            S at these times, (n, times).
+        """
+        block, within = self.blocks.block, self.within
+        if times is not None:
+            node = np.searchsorted(self.blocks.times, times, side="right") - 1
+            block, within = block[np.maximum(node, 0)], np.where(node < 0, 0.0, within[np.maximum(node, 0)])
+        # What each block adds to all later ones.
+        whole = (np.arange(self.blocks.n_blocks)[:, None] < block) * self.within[self.blocks._last, None]
+        return (-(relative.take(block) * within + relative @ whole)).exp()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:

@@ -214,9 +214,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         "",
         f"Made by `python benchmarks/arithmetic.py`: the largest difference from the library over {PATIENTS:,} "
         "patients, in Chromium and in onnxruntime. Survival and the ends of its band at 121 times; median, mean up to "
-        "six tenths of the last time, and lower time as shares of the last time. *Medians apart*: patients whose medians "
-        "differ by more than 1e-6 of the last time, because a curve in steps, or a flat one, passes one half by less "
-        "than the rounding of single precision; in brackets how far S is from one half there. Sizes in kB.",
+        "six tenths of the last time, and lower time as shares of the last time. *Medians apart*: patients whose "
+        "medians differ by more than 1e-6 of the last time, because a curve in steps, or a flat one, passes one half "
+        "by less than the rounding of single precision; in brackets how far S is from one half there. Sizes in kB.",
         "",
         "| " + " | ".join(head) + " |",
         "|---|---|" + "---:|" * (len(head) - 2),

@@ -307,8 +307,10 @@ class Value:
         ----------
         bound : array-like
             The bound.
-        then, otherwise : Value or array-like
-            The values.
+        then : Value or array-like
+            The value if it does.
+        otherwise : Value or array-like
+            The value if it does not.
         """
         return self.graph.apply("Where", self.graph.apply("Less", self, bound), then, otherwise)
 
@@ -327,7 +329,7 @@ class Value:
 
         Parameters
         ----------
-        places : Value or sequence of int
+        places : Value, sequence of int or array of int
             Which.
         """
         at = places if isinstance(places, Value) else self.graph.constant(np.asarray(places, dtype=np.int32))

@@ -34,7 +34,7 @@ def to_onnx(
 
     Parameters
     ----------
-    model : SurvivalModel or Arithmetic
+    model : Computable or Arithmetic
         A fitted model, or its arithmetic.
     path : str, path-like or None, default None
         File to write; None: none.
@@ -54,11 +54,11 @@ def to_onnx(
     >>> from dcsurv.arithmetic import to_onnx
     >>> from dcsurv.datasets import load_metabric
     >>> X, y = load_metabric()
-    >>> session = onnxruntime.InferenceSession(to_onnx(CoxPH().fit(X, y)))
-    >>> patients = {name: X[name].head(2).to_numpy(float) for name in X}
+    >>> session = onnxruntime.InferenceSession(to_onnx(CoxPH().fit(X[["age", "chemotherapy"]], y)))
+    >>> patients = {"age": [43.2, 66.5], "chemotherapy": ["yes", "no"]}
     >>> session.run(["survival"], {**patients, "times": [365.0, 1826.0]})[0].round(2)
-    array([[0.98, 0.87],
-           [0.95, 0.63]])
+    array([[0.99, 0.83],
+           [0.99, 0.79]])
     """
     with needs_extra("An ONNX file", "onnx"):
         from onnx import TensorProto, checker, helper

@@ -41,7 +41,7 @@ def packed(model: Computable | Arithmetic) -> tuple[dict[str, Any], bytes]:
 
     Parameters
     ----------
-    model : SurvivalModel or Arithmetic
+    model : Computable or Arithmetic
         A fitted model, or its arithmetic.
 
     Returns

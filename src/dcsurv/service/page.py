@@ -48,6 +48,12 @@ class PageFile:
         What a service says that it is.
     content : bytes
         What is in it.
+
+    Examples
+    --------
+    >>> from dcsurv.service import PageFile
+    >>> PageFile("text/css; charset=utf-8", b"").media_type
+    'text/css; charset=utf-8'
     """
 
     media_type: str

@@ -48,8 +48,8 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "Count": "how many of the ascending numbers b are at most a; with the attribute `below`, are below a",
         "Chebyshev": "the sum of Chebyshev polynomials of a, within [-1, 1], with the coefficients b",
         "Trees": "sums of leaves, (n, blocks), of the columns a by trees: first nodes b, features c, how far behind a "
-        "node its right child is d, thresholds or values e; the left child is the next node. The attributes are `blocks`, "
-        "and `columns`, their number, which as a feature stands for the block",
+        "node its right child is d, thresholds or values e; the left child is the next node. The attributes are "
+        "`blocks`, and `columns`, their number, which as a feature stands for the block",
         "Lstm": "hidden states, (n, steps, units), of gates a = (n, steps, [i f g o] x units) without their recurrent "
         "part, whose kernel is b; the attribute `backwards` says in which direction",
     }

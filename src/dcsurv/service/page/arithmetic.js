@@ -103,7 +103,9 @@ const dcsurvArithmetic = (() => {
     return out;
   }
 
-  const spread = (a, shape) => (sameShape(a.shape, shape) ? a : pair(pairs.Add, a, tensor(new Float64Array(size(shape)), shape)));
+  function spread(a, shape) {
+    return sameShape(a.shape, shape) ? a : pair(pairs.Add, a, tensor(new Float64Array(size(shape)), shape));
+  }
 
   function where(condition, a, b) {
     const shape = broadcastShape(broadcastShape(condition.shape, a.shape), b.shape);
@@ -254,8 +256,8 @@ const dcsurvArithmetic = (() => {
 
   // --- trees and recurrent layers -------------------------------------------------------------------------------
 
-  // The left child of a node is the next one. Where a node asks for the block of time, the blocks before the cut go left
-  // and the others wait, so that a way through a tree is gone once for all blocks that it does not part.
+  // The left child of a node is the next one. Where a node asks for the block of time, the blocks before the cut go
+  // left and the others wait, so that a way through a tree is gone once for all blocks that it does not part.
   function trees(a, start, feature, right, value, { blocks, columns }) {
     const rows = a.data.length / columns;
     const x = a.data;
@@ -390,7 +392,9 @@ const dcsurvArithmetic = (() => {
       }
       const order = [...missing].sort((a, b) => a - b);
       const uses = new Map();
-      for (const number of order) for (const one of this.nodes[number].operands) uses.set(one, (uses.get(one) ?? 0) + 1);
+      for (const number of order) {
+        for (const one of this.nodes[number].operands) uses.set(one, (uses.get(one) ?? 0) + 1);
+      }
       for (const number of order) {
         const node = this.nodes[number];
         const given = node.attributes === null ? [] : [node.attributes];
@@ -452,7 +456,10 @@ const dcsurvArithmetic = (() => {
 
     // Outputs of the graph for all patients, one array each.
     outputs(names, times = [], level = 0.9) {
-      const asked = { times: tensor(Float64Array.from(times), [times.length]), level: tensor(Float64Array.of(level), []) };
+      const asked = {
+        times: tensor(Float64Array.from(times), [times.length]),
+        level: tensor(Float64Array.of(level), []),
+      };
       const found = this.pieces.map(({ rows, inputs, known }) =>
         this.model.graph.run(names, (name) => inputs.get(name) ?? asked[name], known, rows),
       );
@@ -485,7 +492,10 @@ const dcsurvArithmetic = (() => {
       if (place < 0) return new Float64Array(this.count);
       const reached = this.firstAt(bounds.early[place]);
       const [groups] = this.outputs(["group"]);
-      return reached.map((time, k) => (Number.isNaN(time) ? bounds.until[groups[k]] : Math.min(time, bounds.until[groups[k]])));
+      return reached.map((time, k) => {
+        const end = bounds.until[groups[k]];
+        return Number.isNaN(time) ? end : Math.min(time, end);
+      });
     }
 
     // The first time at which each curve, before the maps after reading, is at or below a level.

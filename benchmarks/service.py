@@ -1,9 +1,9 @@
 """The risk calculator under load, on loopback, part by part: how fast, how steady, what is lost.
 
-``python benchmarks/service.py --model model.safetensors`` does the parts that docs/results/service/results.json does
-not have yet, each bounded in count and time, and writes the page anew after each; ``--part speed`` does one again. The
-model is the default one of METABRIC, with features in measured units (``dcsurv fit``). Speed is measured by ``wrk``; on
-a machine that does something else it is not worth writing down.
+``python benchmarks/service.py`` does the parts that docs/results/service/results.json does not have yet, each bounded
+in count and time, and writes the page anew after each; ``--part speed`` does one again. The model is the default one of
+METABRIC, with features in measured units. Speed is measured by ``wrk``; on a machine that does something else it is not
+worth writing down.
 """
 
 from __future__ import annotations
@@ -430,10 +430,17 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def fitted(place: Path) -> Path:
+    """Fit the default model."""
+    X, y = load_metabric(labels="measured")
+    dcsurv.CalibratedEnsemble(time_unit="days").fit(X, y).save(place / "default.safetensors")
+    return place / "default.safetensors"
+
+
 def main() -> None:
     """Do the parts that are missing, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="the default model of METABRIC")
+    parser.add_argument("--model", type=Path, help="the default model of METABRIC; fitted if not given")
     parser.add_argument("--part", choices=PARTS, action="append", help="do this part, also if it was done before")
     parser.add_argument("--short", action="store_true", help="a look at each part, not a result")
     parser.add_argument("--output", type=Path, default=OUT)
@@ -444,7 +451,8 @@ def main() -> None:
     for name in asked.part or [one for one in PARTS if one not in results]:
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as place:
-            results[name] = PARTS[name](Bench(asked.model, Path(place), asked.short))
+            model = asked.model or fitted(Path(place))
+            results[name] = PARTS[name](Bench(model, Path(place), asked.short))
         results[name]["seconds"] = round(time.monotonic() - begun, 1)
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         (asked.output / "README.md").write_text(page(results), encoding="utf-8")

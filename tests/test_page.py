@@ -326,6 +326,7 @@ def test_refused_values_and_a_token(opened: Opened, services: dict[str, Running]
     with opened("refuses", expected="Failed to load resource") as page:
         page.wait_for_selector("#token-section:not([hidden])")
         accessible(page)
+        assert not any(page.is_visible(f"#{name}") for name in ("patient", "results", "about")), "there is nothing yet"
         page.fill("#token", "wrong")
         page.keyboard.press("Enter")
         until(page, "document.querySelector('#token-said').textContent.includes('not accepted')")

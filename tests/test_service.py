@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from dcsurv.cohort import ModelCard
 from dcsurv.datasets import load_metabric
 from dcsurv.service import Policy, Problem, model_card, read_owner_words
 from dcsurv.service.asking import Asking
+from dcsurv.service.batching import Batcher
 from dcsurv.service.limits import Rate
 from dcsurv.service.served import ServedModel
 from serving import Running, records, serve
@@ -458,6 +463,58 @@ def test_values_are_read_as_cells_of_a_table_are(cohort: tuple[pd.DataFrame, Any
     assert {row: [note["code"] for note in notes] for row, notes in found.notes.items()} == {
         0: ["missing"], 2: ["unknown_level"],
     }  # fmt: skip
+
+
+def test_requests_that_wait_are_predicted_together(models: Path, cohort: tuple[pd.DataFrame, Any]) -> None:
+    served = ServedModel(dcsurv.load(models / "adjuvant.safetensors"), "a", "1", "")
+    sizes: list[int] = []
+    predict = served.predict
+    held = threading.Event()
+
+    def slowly(values: Any, how: Any) -> Any:
+        held.wait()
+        sizes.append(len(values["age"]))
+        return predict(values, how)
+
+    served.predict = slowly  # type: ignore[method-assign]
+    asked = [
+        served.asking.predict(
+            {"patients": [patient(cohort, age=30 + k)] * (1 + k % 3), "horizons": [f"{1 + k % 2}y"]}, 9
+        )
+        for k in range(40)
+    ]
+    many = served.asking.predict({"patients": records(cohort[0][SMALL])}, 9999)  # in pieces
+
+    async def together() -> list[Any]:
+        batcher = Batcher(2)
+        waiting = [asyncio.ensure_future(batcher.predict(served, one)) for one in [*asked, many]]
+        await asyncio.sleep(0)
+        waiting[7].cancel()  # whose client is gone
+        held.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        batcher.close()
+        return found
+
+    found = asyncio.run(together())
+    assert isinstance(found.pop(7), asyncio.CancelledError)
+    del asked[7]
+    for one, predicted in zip([*asked, many], found, strict=True):
+        np.testing.assert_array_equal(predicted.numbers, predict(one.values, one.how).numbers)
+    assert len(sizes) <= 8
+    assert max(sizes) == 1024
+
+
+def test_without_the_packages_of_the_extra_it_is_named() -> None:
+    code = """
+import sys
+sys.modules["fastapi"] = sys.modules["uvicorn"] = None
+from dcsurv.cli import main
+sys.argv[1:] = ["serve", "model.safetensors"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert 'pip install "dcsurv[serve]"' in " ".join(done.stderr.split())
 
 
 def test_a_rate_lets_a_burst_pass_and_then_so_many_a_second() -> None:

@@ -26,6 +26,7 @@ from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_w
 from test_cli import run
 
 TOKEN = "a-token-of-some-length"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PATIENT: dict[str, Any] = {"age": 61.5, "chemotherapy": "yes"}
 QUESTION: dict[str, Any] = {"patients": [PATIENT], "horizons": ["5y"]}
 
@@ -74,7 +75,7 @@ def strict(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 def allowed(strict: Running, path: str = "/v1/predict", **given: Any) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {TOKEN}", **given.pop("headers", {})}
+    headers = {**BEARER, **given.pop("headers", {})}
     return strict.client.request("POST" if given else "GET", path, headers=headers, **given)
 
 
@@ -212,72 +213,80 @@ def survival(answer: dict[str, Any]) -> float:
     return float(answer["patients"][0]["horizons"][0]["survival"])
 
 
-def test_a_model_that_is_replaced_under_load_is_the_old_or_the_new_one(tmp_path: Path, versions: list[bytes]) -> None:
-    """Two processes on one folder, three replacements, a broken file; then the end of one of them under load."""
-    path = tmp_path / "turning.safetensors"
-    known = {hashlib.sha256(content).hexdigest(): content for content in versions}
-    put(path, versions[0])
-    with serve(tmp_path, "--rate", 0) as first, serve(tmp_path, "--rate", 0, "--no-access-log") as second:
+def turning(service: Running) -> str | None:
+    """The digest of the model that is replaced, as a service has it now."""
+    models = service.client.get("/v1/models", headers=BEARER).json()["models"]
+    return next((str(one["digest"]) for one in models if one["name"] == "turning"), None)
+
+
+def load(service: Running, found: list[tuple[str, float]], enough: threading.Event) -> None:
+    with httpx.Client(base_url=service.address, timeout=PATIENCE, trust_env=False, headers=BEARER) as client:
+        while not enough.is_set():
+            done = client.post("/v1/predict", json=QUESTION, params={"model": "turning"})
+            assert done.status_code == 200, done.text
+            found.append((done.json()["model"]["digest"], survival(done.json())))
+
+
+def load_to_the_end(service: Running, answered: list[int], lost: list[Exception]) -> None:
+    with httpx.Client(base_url=service.address, timeout=PATIENCE, trust_env=False) as client:
+        while True:
+            try:
+                done = client.post("/v1/predict", json=QUESTION)
+            except httpx.ConnectError:
+                return  # it listens no more
+            except httpx.HTTPError as error:
+                lost.append(error)
+                return
+            answered.append(done.status_code)
+
+
+def test_a_model_that_is_replaced_under_load_is_the_old_or_the_new_one(
+    folder: Path, strict: Running, versions: list[bytes]
+) -> None:
+    """Two processes on one folder, three replacements, a torn file; then the end of one of them under load."""
+    path = folder / "turning.safetensors"
+    known = {hashlib.sha256(content).hexdigest() for content in versions}
+    digest = put(path, versions[0])
+    with serve(folder, "--rate", 0, "--no-access-log") as first, ThreadPoolExecutor(8) as pool:
+        while turning(strict) != digest:
+            pass  # it looks every second
         found: list[tuple[str, float]] = []
         enough = threading.Event()
-
-        def load(service: Running) -> None:
-            with httpx.Client(base_url=service.address, timeout=PATIENCE, trust_env=False) as client:
-                while not enough.is_set():
-                    done = client.post("/v1/predict", json=QUESTION)
-                    assert done.status_code == 200, done.text
-                    found.append((done.json()["model"]["digest"], survival(done.json())))
-
-        def now(service: Running) -> str:
-            return str(service.client.get("/v1/models").json()["models"][0]["digest"])
-
-        with ThreadPoolExecutor(4) as pool:
-            asking = [pool.submit(load, service) for service in (first, second, first, second)]
-            try:
-                for turn in range(1, 4):
-                    digest = put(path, versions[turn % 2])
-                    while {now(first), now(second)} != {digest}:
-                        assert not any(one.done() for one in asking)
-                path.write_bytes(versions[0][:-100])  # torn, and not even whole for a moment
-                while first.client.get("/health").json()["status"] == "ok":
+        asking = [pool.submit(load, service, found, enough) for service in (first, strict, first, strict)]
+        try:
+            for turn in range(1, 4):
+                digest = put(path, versions[turn % 2])
+                while {turning(first), turning(strict)} != {digest}:
                     assert not any(one.done() for one in asking)
-                assert first.client.get("/health").json()["problems"][0]["answers"] is True
-                assert now(first) == digest
-            finally:
-                enough.set()
-            for one in asking:
-                one.result()
-        by_digest = {digest: {number for other, number in found if other == digest} for digest in known}
-        assert {digest for digest, _ in found} == set(known)
-        assert all(len(numbers) == 1 for numbers in by_digest.values())
-        assert len(set.union(*by_digest.values())) == 2
-        assert "the model before stays" in first.logged()
-        # The first process ends, and nothing that it accepted is lost.
-        lost, answered = [], [0]
-
-        def load_to_the_end() -> None:
-            with httpx.Client(base_url=first.address, timeout=PATIENCE, trust_env=False) as client:
-                while True:
-                    try:
-                        done = client.post("/v1/predict", json=QUESTION)
-                    except httpx.ConnectError:
-                        return  # it listens no more
-                    except httpx.HTTPError as error:
-                        lost.append(error)
-                        return
-                    assert done.status_code == 200
-                    answered[0] += 1
-
-        with ThreadPoolExecutor(8) as pool:
-            asking = [pool.submit(load_to_the_end) for _ in range(8)]
-            while answered[0] < 30:
+            path.write_bytes(versions[0][:-100])  # torn, and not even whole for a moment
+            while first.client.get("/health").json()["status"] == "ok":
                 assert not any(one.done() for one in asking)
-            assert first.stop() == 0
-            for one in asking:
-                one.result()
-        assert lost == []
-        assert second.client.post("/v1/predict", json=QUESTION).status_code == 200
+            assert first.client.get("/health").json()["problems"][0]["answers"] is True
+            assert turning(first) == digest
+        finally:
+            enough.set()
+        for one in asking:
+            one.result()
+        numbers = {digest: {number for other, number in found if other == digest} for digest in known}
+        assert {digest for digest, _ in found} == known
+        assert [len(some) for some in numbers.values()] == [1, 1]
+        assert len(set.union(*numbers.values())) == 2
+        assert "the model before stays" in first.logged()
+        # The first process ends, and nothing that it accepted is lost; the second goes on.
+        answered: list[int] = []
+        lost: list[Exception] = []
+        asking = [pool.submit(load_to_the_end, first, answered, lost) for _ in range(8)]
+        while len(answered) < 30:
+            assert not any(one.done() for one in asking)
+        assert first.stop() == 0
+        for one in asking:
+            one.result()
+        assert (lost, set(answered)) == ([], {200})
         assert "all that was asked is answered" in first.logged()
+    path.unlink()
+    while turning(strict) is not None:
+        pass  # a file that is gone is withdrawn
+    assert allowed(strict, "/health").json()["status"] == "ok"
 
 
 def test_more_than_is_borne_is_refused_for_a_while(folder: Path) -> None:

@@ -142,7 +142,7 @@ def serve(
     ] = True,
     shell: Shell,
 ) -> None:
-    """Serve a model as a risk calculator: a page for people and an API for programs, on this machine unless told so.
+    """Serve a model as a risk calculator: a page for people, an API for programs; on this machine only unless told.
 
     A folder may hold several models: breast@2.safetensors is version 2 of breast, and without a sign the version is 1.
     A file that is replaced is read again while the service goes on; one that cannot be used is left out, and what was
@@ -150,11 +150,6 @@ def serve(
     ends it when all that was asked is answered.
     """
     from dcsurv.messages import needs_extra
-
-    with needs_extra("A service", "serve"):
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-
     from dcsurv.service import (
         SERVED_POLICY,
         Access,
@@ -165,7 +160,9 @@ def serve(
         page_files,
         read_owner_words,
     )
-    from dcsurv.service.server import bind, run
+
+    with needs_extra("A service", "serve"):
+        from dcsurv.service.server import bind, run
 
     token = _token(place.token_file)
     is_loopback = place.host in ("localhost", "::1") or place.host.startswith("127.")

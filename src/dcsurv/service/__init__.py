@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dcsurv.messages import needs_extra
 from dcsurv.service.calculator import CalculatorFile, write_calculator
 from dcsurv.service.card import model_card
 from dcsurv.service.limits import Limits
@@ -40,5 +41,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _SERVING:
-        return getattr(import_module(_SERVING[name]), name)
+        with needs_extra("A service", "serve"):
+            return getattr(import_module(_SERVING[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,13 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
-from dcsurv.messages import needs_extra
-
-with needs_extra("A service", "serve"):
-    from fastapi import FastAPI
-    from starlette.exceptions import HTTPException
-    from starlette.requests import Request
-    from starlette.responses import Response
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from dcsurv.service.endpoints import Endpoints
 from dcsurv.service.guard import Access, Guard

@@ -52,7 +52,7 @@ class PageFile:
     Examples
     --------
     >>> from dcsurv.service import PageFile
-    >>> PageFile("text/css; charset=utf-8", b"").media_type
+    >>> PageFile("text/css; charset=utf-8", b"body { margin: 0; }").media_type
     'text/css; charset=utf-8'
     """
 

@@ -18,14 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dcsurv.messages import InputError, needs_extra
+from dcsurv.messages import InputError
 from dcsurv.service.limits import Limits
 from dcsurv.service.problems import MEDIA_TYPE, Problem
-
-with needs_extra("A service", "serve"):
-    import uvicorn
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -93,12 +93,13 @@
   // Everything that depends on the card and the language, but not on a patient.
   function dress() {
     card = Words.translated(written);
+    for (const id of ["patient", "results", "about"]) by(id).hidden = false;
     const title = card.title || Words.say("title", { name: card.name.replace(/_/g, " ") });
     document.title = title;
     by("title").textContent = title;
     by("under").textContent = Words.say("under", { patients: Words.number(card.training.patients) });
     by("notice").textContent = card.notice || Words.say("notice");
-    by("patient-hint").textContent = Words.say("patient_hint");
+    by("patient-hint").textContent = Words.say(card.policy.missing === "refuse" ? "patient_hint_all" : "patient_hint");
     by("rest").hidden = card.policy.missing === "refuse";
     const identity = Words.say("foot_print", { ...card, digest: card.digest || "–" });
     by("foot").replaceChildren(make("span", { class: "screen" }, Words.say("foot")),
@@ -221,6 +222,7 @@
       by("token").focus();
       return;
     }
+    by("results").hidden = false;
     const text = problem.status === 0 ? Words.say("failed_network")
       : [429, 503].includes(problem.status) ? Words.say("failed_busy") : Words.say("failed", { detail: problem.detail });
     const button = make("button", { type: "button" }, Words.say("again"));

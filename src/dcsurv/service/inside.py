@@ -153,11 +153,13 @@ def told(model: SurvivalModel) -> list[str]:
         out.append(f"It was recalibrated with {plural(one.patients, 'patient')}, of whom {one.events:,} had the event.")
     if names := [one.text for one in of.get("table", [])]:
         out.append(f"Names of tables: {', '.join(names)}.")
-    if features := [f"{one.about}: {one.text.replace('(about ', '(≈ ')}" for one in of.get("levels", [])]:
-        out.append(f"Levels, and about how many patients have each: {'; '.join(features)}.")
-    if numbers := [one.about for one in of.get("numbers", [])]:
-        summed = "Mean, standard deviation and median, and round numbers between which all patients lie"
-        out.append(f"{summed}: {', '.join(numbers)}.")
+    if levels := "; ".join(f"{one.about}: {one.text.replace('(about ', '(≈ ')}" for one in of.get("levels", [])):
+        counted = ", and about how many patients have each" if "(≈ " in levels else ""
+        out.append(f"Levels{counted}: {levels}.")
+    if numbers := ", ".join(one.about for one in of.get("numbers", [])):
+        # A file of an older version does not know them.
+        edges = ", and round numbers between which all patients lie" if model.training_ranges is not None else ""
+        out.append(f"Mean, standard deviation and median{edges}: {numbers}.")
     most = max((len(one.values) for one in of.get("times", [])), default=0)
     if most:
         out.append(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,19 @@ class Recalibration:
         Observed (Kaplan-Meier, within groups of alike follow-up) over expected risk at each horizon; 1 is perfect.
     ratio_after : array
         The same after. It is in-sample: the map was fitted to these very patients.
+    follow_up : FollowUp
+        What censoring among the local patients depends on, which the weights of maps and metrics follow.
+    y : structured array
+        Outcomes of the local patients.
+    curves : SurvivalCurves
+        Their curves by the model as it was.
+    cross_fitted : SurvivalCurves or None
+        The same after recalibration, honestly: each patient's curve was mapped by maps fitted to the patients of other
+        folds. None where there are too few events for folds.
     before : DataFrame
         Metrics of the model on the local patients, as :func:`dcsurv.metrics.evaluate` gives them.
     after : DataFrame or None
-        The same after recalibration, honestly: each patient's curve was mapped by maps fitted to the patients of
-        other folds. None where there are too few events for folds.
-    follow_up : FollowUp
-        What censoring among the local patients depends on, which the weights of maps and metrics follow.
+        Those of ``cross_fitted``.
 
     Examples
     --------
@@ -80,19 +86,22 @@ class Recalibration:
     ratio_before: FloatArray
     ratio_after: FloatArray
     follow_up: FollowUp
-    _measure: Callable[..., pd.DataFrame] = field(repr=False)
-    _curves: tuple[SurvivalCurves, SurvivalCurves | None] = field(repr=False)
+    y: Outcome
+    curves: SurvivalCurves
+    cross_fitted: SurvivalCurves | None
 
     # What a perfect model would score takes longest, so that the tables are made for those who look at them.
     @cached_property
     def before(self) -> pd.DataFrame:
         """Metrics of the model on the local patients."""
-        return self._measure(self._curves[0])
+        return _measured(self.y, self.horizons, self.follow_up, self.curves)
 
     @cached_property
     def after(self) -> pd.DataFrame | None:
         """The same after recalibration, honestly; None where there are too few events."""
-        return None if self._curves[1] is None else self._measure(self._curves[1])
+        if self.cross_fitted is None:
+            return None
+        return _measured(self.y, self.horizons, self.follow_up, self.cross_fitted)
 
     def __str__(self) -> str:
         size = f"{self.patients} patient{'' if self.patients == 1 else 's'}"
@@ -165,8 +174,9 @@ def recalibrate(
     when = default_horizons(y) if horizons is None else np.unique(np.asarray(horizons, dtype=np.float64))
     survival, mapped = before.evaluate(when), after.evaluate(when)
     crossed = _cross_fitted(y, before, maps, follow_up)
-    measure = partial(_measured, y, when, follow_up)
-    tables = [None if curves is None else measure(curves, n_null=0) for curves in (before, after, crossed)]
+    tables = [
+        None if curves is None else _measured(y, when, found, curves, n_null=0) for curves in (before, after, crossed)
+    ]
     change = np.abs(mapped - survival).mean(axis=0)
     moved.evaluation_ = {
         "horizons": when.tolist(),
@@ -183,17 +193,18 @@ def recalibrate(
         ratio_before=_ratios(tables[0], when),
         ratio_after=_ratios(tables[1], when),
         follow_up=found,
-        _measure=measure,
-        _curves=(before, crossed),
+        y=y,
+        curves=before,
+        cross_fitted=crossed,
     )
 
 
 def _measured(
-    y: Outcome, horizons: FloatArray, follow_up: FollowUp | None, curves: SurvivalCurves, n_null: int = N_NULL
+    y: Outcome, horizons: FloatArray, follow_up: FollowUp, curves: SurvivalCurves, n_null: int = N_NULL
 ) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what cannot be measured is missing from the table
-        censoring: Censoring = follow_up or "marginal"
+        censoring: Censoring = follow_up if follow_up.depends else "marginal"
         return evaluate(y, curves, censoring=censoring, horizons=horizons, metrics=_METRICS, n_null=n_null)
 
 

@@ -341,7 +341,8 @@ def test_the_command_writes_a_page_with_the_owners_words(browser, models, tmp_pa
     assert "It was developed with 3,000 patients" in text
     with Opened(browser, tmp_path / "c.html") as opened:
         page = opened.page
-        page.wait_for_function("document.title === 'Nach Brustkrebs'")
+        page.locator("#title", has_text="Nach Brustkrebs").wait_for()
+        assert page.title() == "Nach Brustkrebs"
         assert page.get_attribute("html", "lang") == "de"
         assert "For the study only." in page.inner_text("#notice")
         assert "Age at diagnosis" in page.inner_text("#form")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import resources
@@ -28,8 +26,8 @@ from dcsurv.models import SurvivalEstimator, SurvivalModel
 from dcsurv.models.bands import student_reach
 from dcsurv.plain import level_text
 from dcsurv.preprocessing import OutsideTrainingWarning, Preprocessor, UnknownLevelsWarning
+from programs import GUARD, chromium
 from test_cli import run
-from test_report import FLAGS, GUARD
 
 SCRIPT = resources.files("dcsurv.service").joinpath("page/arithmetic.js").read_text(encoding="utf-8")
 NEAR = 1e-6
@@ -226,22 +224,11 @@ def test_onnxruntime_computes_the_same(case: str) -> None:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Any]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("DCSURV_CI") == "1":
-            pytest.fail("there is no Chromium here, and on CI a model must be computed in one. Install chromium.")
-        pytest.skip(
-            "NO MODEL IS COMPUTED IN A BROWSER: there is no Chromium on this machine (apt-get install chromium)."
-        )
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS, timeout=GUARD)
-        own = chromium.new_page()
+    with chromium() as browser:
+        own = browser.new_page()
         own.set_default_timeout(GUARD)
         own.add_script_tag(content=SCRIPT)
         yield own
-        chromium.close()
 
 
 ASK = """([description, block, columns, times, level, end]) => {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,9 @@ from dcsurv.datasets import load_metabric, load_support
 from dcsurv.service import Policy, Problem, write_calculator
 from dcsurv.service.inside import what_it_tells
 from dcsurv.service.served import ServedModel
+from programs import GUARD, chromium
 from test_cli import OUTCOME, patients, run
 
-GUARD = 600_000  # milliseconds after which a page that hangs is given up
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "calculator"
 FEATURES = ["EGFR", "MKI67", "age", "chemotherapy", "er_positive", "radiotherapy"]
 WORDS = {
@@ -36,18 +33,9 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def browser():
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("DCSURV_CI") == "1":
-            pytest.fail("there is no Chromium here, and on CI the calculator must run in one. Install chromium.")
-        pytest.skip("THE CALCULATOR IS NOT RUN: there is no Chromium on this machine (apt-get install chromium).")
-    from playwright.sync_api import sync_playwright
-
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS, timeout=GUARD)
-        yield chromium
-        chromium.close()
+    with chromium() as one:
+        yield one
 
 
 def metabric() -> tuple[pd.DataFrame, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,12 +12,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 
 import dcsurv
 from dcsurv.cli import app
 from dcsurv.datasets import load_metabric
+from programs import program
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "docs" / "deploy"
@@ -29,13 +28,6 @@ def options_of(words: list[str]) -> dict[str, Any]:
     """What the program makes of a command line, without running it; an unknown option is an error."""
     command = typer.main.get_command(app).commands[words[0]]
     return command.make_context(words[0], list(words[1:])).params
-
-
-def program(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
-    if found is None:
-        pytest.skip(f"NOT CHECKED: there is no {name} on this machine.")
-    return found
 
 
 def settings_of(unit: str) -> dict[str, str]:

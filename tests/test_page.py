@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,10 +19,9 @@ import dcsurv
 from dcsurv.datasets import load_metabric
 from dcsurv.messages import InputError
 from dcsurv.service import SERVED_POLICY, assemble, page_files, read_languages
+from programs import GUARD, chromium
 from serving import Running, serve
 
-GUARD = 120_000  # milliseconds after which a page that hangs is given up
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 TOKEN = "a-token-that-is-long-enough"
 STAGES = ["0", "I", "II", "IIIa", "IIIb", "IV", "not staged"]
 PATIENT = {"age": 61.5, "PGR": 6.25, "er_positive": "yes", "chemotherapy": "no", "stage": "II", "nodes": 3}
@@ -85,17 +82,8 @@ def services(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("DCSURV_CI") == "1":
-            pytest.fail("there is no Chromium here, and on CI the page must be looked at in one. Install chromium.")
-        pytest.skip("THE PAGE IS NOT LOOKED AT: there is no Chromium on this machine (apt-get install chromium).")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS, timeout=GUARD)
-        yield chromium
-        chromium.close()
+    with chromium() as one:
+        yield one
 
 
 Opened = Callable[..., Any]

@@ -6,9 +6,7 @@ Screenshots and the printed page are kept in ``build/screenshots``.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +29,7 @@ from dcsurv.report.levels import pooled_levels
 from dcsurv.report.provenance import fingerprint
 from dcsurv.report.study import make_study
 from dcsurv.report.write import _OF_A_REPORT
+from programs import GUARD, chromium
 
 HORIZONS = [5 * 365.25, 10 * 365.25]
 SEED, N_BOOTSTRAP = 3, 40
@@ -710,8 +709,6 @@ def test_only_a_cox_model_has_hazard_ratios(metabric):
 # --- in a real browser -------------------------------------------------------------------------------------------
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
-GUARD = 600_000  # milliseconds after which a page that hangs is given up
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 
 # Everything that is to be seen must lie on the screen; only tables may be pushed aside, inside their own frame.
@@ -745,18 +742,9 @@ FAINT = """() => {
 
 @pytest.fixture(scope="module")
 def browser():
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("DCSURV_CI") == "1":
-            pytest.fail("there is no Chromium here, and on CI the report must be looked at in one. Install chromium.")
-        pytest.skip("THE REPORT IS NOT LOOKED AT: there is no Chromium on this machine (apt-get install chromium).")
-    from playwright.sync_api import sync_playwright
-
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS, timeout=GUARD)
-        yield chromium
-        chromium.close()
+    with chromium() as one:
+        yield one
 
 
 def opened(browser, path, **options):

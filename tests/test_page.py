@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -308,6 +311,90 @@ def test_values_that_the_model_has_not_seen(opened: Opened, services: dict[str, 
         page.route("**/v1/predict*", other_level)
         fill(page, PATIENT)
         until(page, "document.querySelector('#s4').textContent.includes('does not know V')")
+
+
+def test_a_slip_of_the_finger_is_no_other_number(opened: Opened) -> None:
+    wrong = [
+        "5..5",
+        "6,5.0",
+        "1.5,",
+        "62.45.",
+        "1.2.3",
+        "1,234,56",
+        "1 2",
+        "5 5,0",
+        "1,234.",
+        "1 234,567.8",
+        "- 5",
+        ".",
+    ]
+    fine = {
+        "1 234": 1234,
+        "1\u202f234\u202f567,5": 1234567.5,
+        "1’234.5": 1234.5,
+        "1,234,567": 1234567,
+        "−2": -2,
+        ".5": 0.5,
+    }
+    fine |= {"1.234,5": 1234.5, "1,234.5": 1234.5, "0,500": 0.5, "5.": 5, "1e3": 1000, "+6,25": 6.25, "1,2345": 1.2345}
+    for locale, twofold, plain in (("en-GB", "1,234", "1.234"), ("de-DE", "1.234", "1,234")):
+        with opened(locale=locale) as page:
+            page.wait_for_selector("#form .field")
+            read = page.evaluate("texts => texts.map(one => Words.parse(one))", [*wrong, twofold, "-" + twofold])
+            assert [one.keys() for one in read] == [{"fault"}] * len(read)
+            assert {one["fault"] for one in read[: len(wrong)]} == {page.evaluate("Words.say('no_number')")}
+            read = page.evaluate("texts => texts.map(one => Words.parse(one).value)", [*fine, plain])
+            assert read == [*fine.values(), 1.234]
+            page.fill("#f0", "5..5")
+            assert page.inner_text("#s0") == page.evaluate("Words.say('no_number')")
+
+
+@contextmanager
+def asking_for_a_password(service: Running) -> Iterator[str]:
+    """A proxy as docs/deploy/nginx.conf describes it: it lets only those through who give a name and a password."""
+    wanted = f"Basic {b64encode(b'ward:secret').decode()}"
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.headers.get("Authorization") != wanted:
+                self.reply(401, b"", {"WWW-Authenticate": 'Basic realm="Risk calculator"'})
+                return
+            kept = {name: value for name in ("Content-Type", "Origin") if (value := self.headers.get(name))}
+            found = service.client.request(self.command, self.path, content=body, headers=kept)
+            self.reply(found.status_code, found.content, {"Content-Type": found.headers["content-type"]})
+
+        do_POST = do_GET
+
+        def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_behind_a_proxy_that_asks_for_a_password(browser: Any, services: dict[str, Running]) -> None:
+    with asking_for_a_password(services["notes"]) as address:
+        context = browser.new_context(locale="en-GB", http_credentials={"username": "ward", "password": "secret"})
+        page = context.new_page()
+        page.set_default_timeout(GUARD)
+        page.goto(address)
+        page.wait_for_selector("#form .field, #token-section:not([hidden])")
+        assert not page.is_visible("#token-section"), "the password is enough"
+        fill(page, PATIENT)
+        shown(page, PATIENT, services["notes"])
+        context.close()
 
 
 def test_refused_values_and_a_token(opened: Opened, services: dict[str, Running]) -> None:

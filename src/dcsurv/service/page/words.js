@@ -30,11 +30,14 @@ const Words = (() => {
     for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", say(element.dataset.label));
   }
 
+  // What a record itself holds: features and levels may be called constructor or toString.
+  const own = (record, name) => (Object.hasOwn(record, name) ? record[name] : undefined);
+
   // A text by its name, with values in its braces; with plural forms, `count` chooses.
   function say(name, values = {}) {
     let text = words[name];
     if (typeof text !== "string") text = text[new Intl.PluralRules(code).select(Number(values.count))] || text.other;
-    return text.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
+    return text.replace(/\{(\w+)\}/g, (whole, key) => (Object.hasOwn(values, key) ? values[key] : whole));
   }
 
   // As the beginning of a sentence or a heading.
@@ -42,12 +45,12 @@ const Words = (() => {
 
   // A card with the owner's words in the reader's language, as far as there are any.
   function translated(card) {
-    const own = card.languages[code] || {};
+    const theirs = own(card.languages, code) || {};
     const features = card.features.map((one) => {
-      const { levels, ...rest } = (own.features || {})[one.name] || {};
+      const { levels, ...rest } = own(theirs.features || {}, one.name) || {};
       return { ...one, ...rest, ...(levels ? { level_labels: { ...one.level_labels, ...levels } } : {}) };
     });
-    return { ...card, ...own, features };
+    return { ...card, ...theirs, features };
   }
 
   // A sentence of the service in the reader's language, if the file of words has it.
@@ -135,7 +138,7 @@ const Words = (() => {
   }
 
   return {
-    DAYS, languages, preferred, load, use, say, translated, said, capital, number, fixed, percent, typed, people, points, date, list, parse,
+    DAYS, languages, preferred, load, use, own, say, translated, said, capital, number, fixed, percent, typed, people, points, date, list, parse,
     readable, axisUnit, duration, within, horizon, within_horizon: (one, unit) => horizon(one, unit, "within_"), language: () => code,
   };
 })();

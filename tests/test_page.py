@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,7 @@ from serving import Running, serve
 
 TOKEN = "a-token-that-is-long-enough"
 STAGES = ["0", "I", "II", "IIIa", "IIIb", "IV", "not staged"]
+ODD = ["__proto__", "constructor", "toString", "Unknown"]
 PATIENT = {"age": 61.5, "PGR": 6.25, "er_positive": "yes", "chemotherapy": "no", "stage": "II", "nodes": 3}
 WORDS = {
     "title": "Survival after breast cancer",
@@ -45,7 +49,10 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with a band, categories and missing values, and one of many numbers without a unit of time."""
+    """
+    A model with a band, categories and missing values, one of the same features that looks less far ahead, one with
+    names that mean something to a browser, and one of many numbers without a unit of time.
+    """
     folder = tmp_path_factory.mktemp("models")
     X, y = load_metabric(labels="measured")
     X, y = X.head(400).reset_index(drop=True), y[:400]
@@ -56,6 +63,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table["nodes"] = draw.integers(0, 20, len(X)).astype(float)
     model = dcsurv.CalibratedEnsemble(estimator=dcsurv.CoxPH(), n_members=2, time_unit="days", random_state=0)
     model.fit(table, y).save(folder / "breast.safetensors")
+    sooner = y.copy()
+    sooner["time"] = np.ceil(y["time"] / 4)
+    dcsurv.CoxPH(time_unit="days").fit(table, sooner).save(folder / "later.safetensors")
+    odd = pd.DataFrame({"age": X["age"], "constructor": draw.integers(0, 20, len(X)).astype(float)})
+    odd["__proto__"] = pd.Categorical(draw.choice(ODD, len(X)), ODD)
+    dcsurv.CoxPH(time_unit="days").fit(odd, y).save(folder / "odd.safetensors")
     many = pd.DataFrame(draw.normal(size=(400, 14)), columns=[f"x_{k}" for k in range(14)])
     dcsurv.CoxPH().fit(many, y).save(folder / "plain.safetensors")
     return folder
@@ -310,6 +323,90 @@ def test_values_that_the_model_has_not_seen(opened: Opened, services: dict[str, 
         until(page, "document.querySelector('#s4').textContent.includes('does not know V')")
 
 
+def test_a_slip_of_the_finger_is_no_other_number(opened: Opened) -> None:
+    wrong = [
+        "5..5",
+        "6,5.0",
+        "1.5,",
+        "62.45.",
+        "1.2.3",
+        "1,234,56",
+        "1 2",
+        "5 5,0",
+        "1,234.",
+        "1 234,567.8",
+        "- 5",
+        ".",
+    ]
+    fine = {
+        "1 234": 1234,
+        "1\u202f234\u202f567,5": 1234567.5,
+        "1’234.5": 1234.5,
+        "1,234,567": 1234567,
+        "−2": -2,
+        ".5": 0.5,
+    }
+    fine |= {"1.234,5": 1234.5, "1,234.5": 1234.5, "0,500": 0.5, "5.": 5, "1e3": 1000, "+6,25": 6.25, "1,2345": 1.2345}
+    for locale, twofold, plain in (("en-GB", "1,234", "1.234"), ("de-DE", "1.234", "1,234")):
+        with opened(locale=locale) as page:
+            page.wait_for_selector("#form .field")
+            read = page.evaluate("texts => texts.map(one => Words.parse(one))", [*wrong, twofold, "-" + twofold])
+            assert [one.keys() for one in read] == [{"fault"}] * len(read)
+            assert {one["fault"] for one in read[: len(wrong)]} == {page.evaluate("Words.say('no_number')")}
+            read = page.evaluate("texts => texts.map(one => Words.parse(one).value)", [*fine, plain])
+            assert read == [*fine.values(), 1.234]
+            page.fill("#f0", "5..5")
+            assert page.inner_text("#s0") == page.evaluate("Words.say('no_number')")
+
+
+@contextmanager
+def asking_for_a_password(service: Running) -> Iterator[str]:
+    """A proxy as docs/deploy/nginx.conf describes it: it lets only those through who give a name and a password."""
+    wanted = f"Basic {b64encode(b'ward:secret').decode()}"
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.headers.get("Authorization") != wanted:
+                self.reply(401, b"", {"WWW-Authenticate": 'Basic realm="Risk calculator"'})
+                return
+            kept = {name: value for name in ("Content-Type", "Origin") if (value := self.headers.get(name))}
+            found = service.client.request(self.command, self.path, content=body, headers=kept)
+            self.reply(found.status_code, found.content, {"Content-Type": found.headers["content-type"]})
+
+        do_POST = do_GET
+
+        def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_behind_a_proxy_that_asks_for_a_password(browser: Any, services: dict[str, Running]) -> None:
+    with asking_for_a_password(services["notes"]) as address:
+        context = browser.new_context(locale="en-GB", http_credentials={"username": "ward", "password": "secret"})
+        page = context.new_page()
+        page.set_default_timeout(GUARD)
+        page.goto(address)
+        page.wait_for_selector("#form .field, #token-section:not([hidden])")
+        assert not page.is_visible("#token-section"), "the password is enough"
+        fill(page, PATIENT)
+        shown(page, PATIENT, services["notes"])
+        context.close()
+
+
 def test_refused_values_and_a_token(opened: Opened, services: dict[str, Running]) -> None:
     with opened("refuses", expected="Failed to load resource") as page:
         page.wait_for_selector("#token-section:not([hidden])")
@@ -350,6 +447,13 @@ def test_german_and_other_languages(opened: Opened, services: dict[str, Running]
         assert re.fullmatch(lead, page.inner_text(".lead"))
         page.fill("#f1", "6.250")
         assert page.inner_text("#s1") == "Meinen Sie 6250 oder 6,25? Bitte ohne Tausendertrennzeichen schreiben."
+        page.select_option("#language", "fr")
+        until(page, "document.documentElement.lang === 'fr'")
+        assert page.input_value("#f1") == "6.250", "what is wrong stays, to be corrected"
+        page.fill("#f1", "x")
+        page.select_option("#language", "de")
+        until(page, "document.documentElement.lang === 'de'")
+        assert (page.input_value("#f1"), page.inner_text("#s1")) == ("x", "Bitte geben Sie eine Zahl ein.")
         page.fill("#f1", "6,25")
         page.click("#keep")
         accessible(page)
@@ -442,6 +546,136 @@ def test_late_answers_and_a_service_that_is_away(opened: Opened, services: dict[
         page.unroute("**/v1/predict*")
         page.click("#trouble button")
         shown(page, {**PATIENT, "age": 70}, services["notes"])
+
+
+def instead(page: Any, name: str) -> None:
+    """Another model answers under the name of the first one, as after its file has been replaced."""
+    page.route(
+        lambda url: "/v1/" in url and "model=breast&" in url,
+        lambda route: route.continue_(url=route.request.url.replace("model=breast&", f"model={name}&")),
+    )
+
+
+def test_a_model_that_is_replaced(opened: Opened, services: dict[str, Running]) -> None:
+    with opened(expected="Failed to load resource") as page:
+        page.wait_for_selector("#form .field")
+        fill(page, PATIENT)
+        shown(page, PATIENT, services["notes"])
+        page.click("#keep")
+        fill(page, {"nodes": 4})
+        shown(page, {**PATIENT, "nodes": 4}, services["notes"])
+        old = page.inner_text("#horizons")
+        instead(page, "later")
+        fill(page, {"age": 80})
+        shown(page, {**PATIENT, "nodes": 4, "age": 80}, services["notes"], "later")
+        card = services["notes"].client.get("/v1/model?model=later&version=1").json()
+        assert page.inner_text("#replaced").startswith("The model was replaced")
+        assert page.inner_text("#horizons") != old
+        assert page.locator(".state").count() == 1
+        assert page.locator("#compare option").all_inner_texts() == ["nobody"], (
+            "another model's results are no comparison"
+        )
+        assert card["digest"] in page.text_content("#foot")
+        assert card["digest"] in page.inner_text("#about-model")
+        assert page.evaluate("document.activeElement.id") == "f0", "whoever types can go on"
+        accessible(page)
+        # An explanation may be the first to tell it, and a model of other features refuses what is sent.
+        page.unroute_all()
+        page.click("#why summary")
+        page.wait_for_selector(".bars li")
+        shown(page, {**PATIENT, "nodes": 4, "age": 80}, services["notes"])
+        assert page.inner_text("#horizons") == old
+        instead(page, "odd")
+        fill(page, {"age": 70})
+        until(page, "document.querySelectorAll('#form .field').length === 3")
+        assert page.input_value("#f0") == "70", "what means the same stays"
+        assert page.is_hidden("#found")
+
+
+def test_paper_never_pairs_new_values_with_an_old_risk(opened: Opened, services: dict[str, Running]) -> None:
+    with opened() as page:
+        page.wait_for_selector("#form .field")
+        fill(page, PATIENT)
+        shown(page, PATIENT, services["notes"])
+        held: list[Any] = []
+        page.route("**/v1/predict*", lambda route: held.append(route))
+        with page.expect_request("**/v1/predict*"):
+            fill(page, {"age": 80})
+        assert "61.5 years" in page.text_content("#given"), "the values of the result that is shown"
+        until(page, "getComputedStyle(document.querySelector('#found')).opacity < 0.5")
+        until(page, "document.querySelector('#awaited').checkVisibility({ visibilityProperty: true })")
+        assert page.inner_text("#awaited") == "Being computed …"
+        page.click("#keep")
+        assert page.locator(".state").count() == 1, "there is nothing yet to be kept of these values"
+        page.emulate_media(media="print")
+        assert not page.is_visible("#found")
+        assert not page.is_visible("#given")
+        assert page.inner_text("#awaited").endswith("Please print again.")
+        page.emulate_media(media="null")
+        held[0].continue_()
+        shown(page, {**PATIENT, "age": 80}, services["notes"])
+        assert not page.is_visible("#awaited")
+        assert page.inner_text(".state .name.then") == "A"
+        assert page.inner_text("#differences p").startswith("The values are the same")
+        page.emulate_media(media="print")
+        assert "80 years" in page.inner_text("#given")
+        assert page.is_visible("#found")
+
+
+def test_of_two_models_the_later_choice_counts(opened: Opened, services: dict[str, Running]) -> None:
+    with opened() as page:
+        page.wait_for_selector("#form .field")
+        fill(page, PATIENT)
+        shown(page, PATIENT, services["notes"])
+        held: list[Any] = []
+        page.route(re.compile("/v1/model.model=plain"), lambda route: held.append(route))
+        page.route("**/v1/explain*", lambda route: held.append(route))
+        with page.expect_request("**/v1/explain*"):
+            page.click("#why summary")
+        with page.expect_request(re.compile("/v1/model.model=plain")):
+            page.select_option("#models", label="Survival after breast cancer (plain 1)")
+        page.select_option("#models", label="Survival after breast cancer (odd 1)")
+        until(page, "document.querySelectorAll('#form .field').length === 3")
+        page.fill("#f0", "50")
+        explanation, card = held
+        for one, path in ((card, "**/v1/model*"), (explanation, "**/v1/explain*")):
+            with page.expect_response(path) as late:
+                one.continue_()
+            late.value.finished()
+        page.evaluate("() => new Promise((resolve) => setTimeout(resolve))")
+        assert page.locator("#form .field").count() == 3
+        assert page.input_value("#f0") == "50"
+        assert page.locator("#models option:checked").inner_text().endswith("(odd 1)")
+        assert page.locator(".bars li").count() == 0, "a reason of the other model"
+
+
+def test_names_that_mean_something_to_a_browser(opened: Opened, services: dict[str, Running]) -> None:
+    with opened() as page:
+        page.wait_for_selector("#form .field")
+        page.select_option("#models", label="Survival after breast cancer (odd 1)")
+        until(page, "document.querySelectorAll('#form .field').length === 3")
+        assert [page.input_value(f"#f{k}") for k in range(2)] == ["", ""]
+        choices = page.locator("#form fieldset .pills label, #f2 option").all_inner_texts()
+        assert [one for one in choices if one != "please choose"] == [*ODD, "not known"]
+        page.fill("#f0", "60")
+        page.fill("#f1", "3")
+        patient = {"age": 60, "constructor": 3}
+        for level, text in (*((one, one) for one in ODD), (None, "not known")):
+            if page.locator("select#f2").count():
+                page.select_option("#f2", label=text)
+            else:
+                page.locator("#form fieldset").get_by_text(text, exact=True).check()
+            shown(page, {**patient, "__proto__": level}, services["notes"], "odd")
+            assert page.locator("#given dd").last.text_content() == text
+            assert page.locator("#form .said").all_text_contents() == ["", "", ""]
+        assert "before proto : Unknown → not known" in re.sub(r"\s+", " ", page.text_content("#compare"))
+        page.click("#why summary")
+        page.wait_for_selector(".bars li")
+        page.fill("#f1", "900")
+        until(page, "document.querySelector('#s1').textContent.includes('far outside')")
+        page.select_option("#language", "de")
+        until(page, "document.documentElement.lang === 'de'")
+        assert page.input_value("#f1") == "900"
 
 
 class Elements(HTMLParser):

@@ -125,7 +125,7 @@ def test_a_patient_has_the_same_numbers_alone_and_with_a_curve(
 ) -> None:
     expected = pd.read_csv(written, float_precision="round_trip").iloc[3]
     card = service.client.get("/v1/model", params={"model": "breast"}).json()
-    times = [*card["curve_times"], card["horizons"][0]["time"]]
+    times = [*np.linspace(0.0, card["last_time"], 121).tolist(), card["horizons"][0]["time"]]
     found = ask(service, {"patients": records(cohort[0])[3:4], "times": times}, model="breast").json()
     one, label = found["patients"][0], found["horizons"][0]["label"]
     assert found["times"] == sorted(times)

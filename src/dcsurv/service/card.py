@@ -18,8 +18,7 @@ from dcsurv.models import SurvivalModel
 from dcsurv.plain import plain
 from dcsurv.service.policy import Policy
 
-# Even steps of the curve that the page draws, and the level of its band.
-_STEPS = 120
+# The level of bands.
 LEVEL = 0.9
 
 
@@ -66,7 +65,6 @@ def model_card(
     """
     card = ModelCard.of(model)
     own = words or {}
-    last = float(model.nodes[-1])
     kind = kind_of(model.innermost)
     training = model.innermost.training_summary_
     return {
@@ -84,8 +82,7 @@ def model_card(
         "time_unit": card.unit,
         "features": _features(model, card, own.get("features", {})),
         "horizons": [horizon.to_dict() for horizon in card.horizons],
-        "last_time": last,
-        "curve_times": np.linspace(0.0, last, _STEPS + 1).tolist(),
+        "last_time": float(model.nodes[-1]),
         "has_band": model.has_band,
         "has_interval": model.time_bounds_ is not None,
         "level": LEVEL,

@@ -16,10 +16,18 @@ const Form = (() => {
 
   // What a feature is called: by its owner, or its name as a table has it.
   const nameOf = (feature) => feature.label || feature.name.replace(/_/g, " ");
+  const labelOf = (feature, level) => Words.own(feature.level_labels, level) || (["yes", "no"].includes(level) ? Words.say(level) : level);
+  // What it is called that nothing is known: never like a level of the feature.
+  function unknownOf(feature) {
+    const plain = (text) => text.trim().toLocaleLowerCase();
+    const taken = (feature.levels || []).map((level) => plain(labelOf(feature, level)));
+    const names = [Words.say("unknown"), Words.say("not_known")];
+    return names.find((one) => !taken.includes(plain(one))) || names.join(", ");
+  }
   function valueOf(feature, value) {
-    if (value === null || value === undefined) return Words.say("unknown");
+    if (value === null || value === undefined) return unknownOf(feature);
     if (feature.kind === "number") return [Words.typed(value), feature.unit].filter(Boolean).join(" ");
-    return feature.level_labels[value] || (["yes", "no"].includes(value) ? Words.say(value) : value);
+    return labelOf(feature, value);
   }
 
   function numberField(feature, k, asks, changed) {
@@ -55,7 +63,7 @@ const Form = (() => {
 
   function choiceField(feature, k, asks, changed) {
     const options = feature.levels.map((level) => [level, valueOf(feature, level)]);
-    if (asks) options.push([null, Words.say("unknown")]);
+    if (asks) options.push([null, unknownOf(feature)]);
     const letters = options.reduce((sum, [, text]) => sum + text.length, 0);
     if (options.length > RADIOS || letters > LETTERS) {
       const select = make("select", { id: `f${k}`, "aria-describedby": `h${k} s${k}` }, make("option", { value: "" }, Words.say("choose")));
@@ -94,19 +102,27 @@ const Form = (() => {
     place.replaceChildren(...fields.map((one) => one.box));
   }
 
-  // What is in the form: values by feature, and which are not given yet or cannot be read.
+  // What is in the form: values by feature, which are not given yet or cannot be read, and what was typed as these.
   function read() {
-    const values = {}, open = [], wrong = [];
+    const values = Object.create(null), typed = new Map(), open = [], wrong = [];
     for (const field of fields) {
       const found = field.read();
       if (found.fault || field.box.dataset.said === "error") mark(field, found.fault || "", "error");
+      if (found.fault) typed.set(field.feature.name, field.input.value);
       if (found.fault) wrong.push(field.feature);
       else if (found.value === undefined) open.push(field.feature);
       values[field.feature.name] = found.fault ? undefined : found.value;
     }
-    return { values, open, wrong };
+    return { values, typed, open, wrong };
   }
-  const write = (values) => fields.forEach((field) => field.write(values[field.feature.name]));
+  // `typed`: what could not be read stays as it was typed.
+  function write(values, typed = new Map()) {
+    for (const field of fields) {
+      const { name } = field.feature;
+      field.write(Words.own(values, name));
+      if (typed.has(name)) field.input.value = typed.get(name);
+    }
+  }
 
   function mark(field, text, kind) {
     if (field.said.textContent === text && field.box.dataset.said === (text && kind)) return;
@@ -118,9 +134,14 @@ const Form = (() => {
   }
   // Sentences at their fields: what was refused, or what has to be noted.
   function markAll(texts, kind) {
-    for (const field of fields) mark(field, texts[field.feature.name] || "", kind);
+    for (const field of fields) mark(field, Words.own(texts, field.feature.name) || "", kind);
   }
   const focus = (name) => { const field = fields.find((one) => one.feature.name === name); if (field) field.input.focus(); };
 
-  return { make, nameOf, valueOf, build, read, write, markAll, focus };
+  function focused() {
+    const field = fields.find((one) => one.box.contains(document.activeElement));
+    return field && field.feature.name;
+  }
+
+  return { make, nameOf, valueOf, build, read, write, markAll, focus, focused };
 })();

@@ -6,7 +6,8 @@ const overHttp = (base = "") => {
   async function ask(path, model, body) {
     const query = model ? `?${new URLSearchParams({ model: model.name, version: model.version })}` : "";
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const options = { headers, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer" };
+    // What a proxy in front asked the reader for, such as a password, goes along; the service itself sets no cookies.
+    const options = { headers, cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer" };
     if (body) {
       headers["Content-Type"] = "application/json";
       Object.assign(options, { method: "POST", body: JSON.stringify(body) });

@@ -11,13 +11,16 @@
   let now = null, before = null; // the present state { values, answer, patient }, and the one to compare with
   let kept = [], earlier = []; // states on offer
   let last = null, settled = true; // the last state that was shown, and whether typing has ended since then
-  let horizon = 0, turn = 0, timer = 0, rest = 0, whyTurn = 0;
+  let horizon = null, wanted = false; // which of the card's horizons; whether the awaited state is to be kept
+  let turn = 0, timer = 0, rest = 0, whyTurn = 0, opening = 0, speaking = 0; // of two that are under way the later one counts
 
   const states = () => {
     const present = { ...now, kind: "now", name: Words.say("now") };
     return before ? [{ ...before, kind: "then", name: before.name || Words.say("earlier") }, present] : [present];
   };
-  const copy = () => ({ ...Form.read().values });
+  const page = document.querySelector("main");
+  // While an answer is awaited, what is shown belongs to other values than those in the form.
+  const outdated = (whether) => page.classList.toggle("outdated", whether);
 
   async function start() {
     const language = Words.preferred();
@@ -28,7 +31,7 @@
     choice.addEventListener("change", () => speak(choice.value));
     by("form").addEventListener("submit", (event) => event.preventDefault());
     by("form").addEventListener("change", () => { settled = true; });
-    by("rest").addEventListener("click", () => fill((feature, value) => (value === undefined ? null : value)));
+    by("rest").addEventListener("click", () => fill((feature, value) => (value === undefined ? null : value), true));
     by("example").addEventListener("click", () => fill(typical));
     by("clear").addEventListener("click", () => { fill(() => undefined); Form.focus(card.features[0].name); });
     by("print").addEventListener("click", () => window.print());
@@ -67,26 +70,68 @@
   }
 
   async function open(model) {
+    const mine = (opening += 1);
+    let found;
     try {
-      written = await engine.card(model);
+      found = await engine.card(model);
     } catch (problem) {
+      if (mine !== opening) return;
+      if (card) nothing("", Form.read().values);
+      choose(); // the model so far is still the one that is asked
       trouble(problem, () => open(model));
       return;
     }
-    [chosen, now, last, before, kept, earlier] = [model, null, null, null, [], []];
-    horizon = Math.floor((written.horizons.length - 1) / 2);
-    dress();
+    if (mine !== opening) return; // another one was chosen meanwhile
+    by("replaced").replaceChildren();
+    horizon = null;
+    take(found, model);
     Form.write({});
     changed();
   }
 
+  // The file of the model was replaced: `fits` says whether a card is that of the new one. Results of two models are not
+  // comparable, so that only values stay, where they mean the same.
+  async function renew(fits, problem) {
+    const mine = (opening += 1);
+    let found = null;
+    try {
+      found = await engine.card(chosen);
+    } catch (other) {
+      problem = other;
+    }
+    if (mine !== opening) return;
+    if (!found || !fits(found.digest)) {
+      nothing("", Form.read().values);
+      trouble(problem, changed);
+      return;
+    }
+    const { values, typed } = Form.read(), { features } = card, focused = Form.focused();
+    take(found, chosen);
+    const same = card.features.filter((one) => features.some((two) => ["name", "kind", "unit"].every((what) => one[what] === two[what])));
+    Form.write(Object.fromEntries(same.map(({ name }) => [name, values[name]])), new Map([...typed].filter(([name]) => same.some((one) => one.name === name))));
+    Form.focus(focused);
+    by("replaced").replaceChildren(make("p", { class: "warning screen", "data-word": "replaced" }, Words.say("replaced")));
+    changed();
+  }
+  function take(found, model) {
+    [written, chosen, now, last, before, kept, earlier] = [found, model, null, null, null, [], []];
+    clearTimeout(rest);
+    whyTurn += 1;
+    const { horizons } = found;
+    horizon = horizons.find((one) => horizon && one.time === horizon.time) || horizons[Math.floor((horizons.length - 1) / 2)];
+    for (const id of ["found", "brief"]) by(id).hidden = true;
+    dress();
+  }
+
   async function speak(language) {
+    const mine = (speaking += 1);
     const found = await Words.load(language);
-    const values = card && copy(); // numbers as they are typed are read in the language so far
+    if (mine !== speaking) return;
+    const { values, typed } = card ? Form.read() : {}; // numbers as they are typed are read in the language so far
     Words.use(language, found);
     if (!card) return;
     dress();
-    Form.write(values);
+    Form.write(values, typed);
     changed();
   }
 
@@ -107,19 +152,24 @@
     const called = (one) => one.title || one.name;
     by("models").replaceChildren(...models.map((one, k) => make("option", { value: k },
       models.some((two) => two !== one && called(two) === called(one)) ? `${called(one)} (${one.name} ${one.version})` : called(one))));
-    by("models").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
+    choose();
     Form.build(by("form"), card, changed);
     by("horizons").replaceChildren(...card.horizons.map((one, k) => {
-      const input = make("input", { type: "radio", name: "horizon", value: k, checked: k === horizon });
-      input.addEventListener("change", () => { horizon = k; show(true); explain(); });
+      const input = make("input", { type: "radio", name: "horizon", value: k, checked: one.time === horizon.time });
+      input.addEventListener("change", () => { horizon = one; show(true); explain(); });
       return make("label", {}, input, Words.horizon(one, card.time_unit));
     }));
     About.show(by("about-model"), card);
   }
 
-  function fill(value) {
-    const values = copy();
-    Form.write(Object.fromEntries(card.features.map((one) => [one.name, value(one, values[one.name])])));
+  function choose() {
+    by("models").value = models.findIndex((one) => chosen && one.name === chosen.name && one.version === chosen.version);
+  }
+
+  // `wrong`: whether values that cannot be read stay as they are.
+  function fill(value, wrong = false) {
+    const { values, typed } = Form.read();
+    Form.write(Object.fromEntries(card.features.map((one) => [one.name, value(one, values[one.name])])), wrong ? typed : undefined);
     settled = true;
     changed();
   }
@@ -133,18 +183,22 @@
     const { values, open: missing, wrong } = Form.read();
     clearTimeout(timer);
     turn += 1;
-    given(values, null);
     if (wrong.length || missing.length) {
       const names = missing.slice(0, 4).map(Form.nameOf).concat(missing.length > 4 ? ["…"] : []);
       const text = wrong.length ? Words.say("waiting_wrong")
         : missing.length === card.features.length ? Words.say("waiting_all")
           : Words.say("waiting", { n: Words.number(missing.length), count: missing.length, features: names.join(", ") });
-      nothing(text);
+      nothing(text, values);
       return;
     }
+    outdated(true);
     timer = setTimeout(ask, WAIT, values, turn);
   }
-  function nothing(text) {
+  function nothing(text, values) {
+    outdated(false);
+    wanted = false;
+    given(values, null);
+    by("results").removeAttribute("aria-busy");
     by("waiting").textContent = text;
     by("summary").textContent = text;
     by("trouble").replaceChildren();
@@ -165,11 +219,15 @@
     try {
       const answer = await engine.predict(request(values), chosen);
       if (mine !== turn) return; // an answer to what is no longer in the form
+      if (answer.model.digest !== card.digest) {
+        await renew((digest) => digest === answer.model.digest, { status: 503 });
+        return;
+      }
       const [patient] = answer.patients;
       Form.markAll(Results.fieldNotes(card, patient), patient.usable ? "note" : "error");
       if (!patient.usable) { // numbers that nobody should go by are not shown
         const far = patient.notes.some((one) => one.code === "far_outside");
-        nothing(Words.say(far ? "unusable" : "unusable_nothing"));
+        nothing(Words.say(far ? "unusable" : "unusable_nothing"), values);
         if (far) by("unusable").replaceChildren(...Results.notes(card, patient));
         return;
       }
@@ -178,12 +236,16 @@
       by("waiting").textContent = "";
       by("trouble").replaceChildren();
       by("unusable").replaceChildren();
+      outdated(false);
       show(true);
+      if (wanted) keep();
       if (by("why").open) reason();
     } catch (problem) {
-      if (mine === turn) refused(problem, () => ask(values, mine));
+      if (mine !== turn) return;
+      if (foreign(problem)) await renew((digest) => digest !== card.digest, problem);
+      else refused(problem, values, () => ask(values, mine));
     } finally {
-      by("results").removeAttribute("aria-busy");
+      if (mine === turn) by("results").removeAttribute("aria-busy");
     }
   }
   // What was shown becomes an earlier state, but not with every letter that is typed into one field.
@@ -198,8 +260,10 @@
     settled = false;
   }
 
-  function refused(problem, again) {
-    const texts = {};
+  // The page sends what its card asks for: a service that misses a feature, or does not know one, has another model.
+  const foreign = (problem) => (problem.errors || []).some((one) => ["absent", "unknown"].includes(one.code));
+  function refused(problem, values, again) {
+    const texts = Object.create(null);
     for (const one of problem.errors || []) {
       const feature = card.features.find((two) => two.name === one.feature);
       if (!feature) continue;
@@ -207,7 +271,7 @@
       const range = { low: Words.typed(feature.low), high: Words.typed(feature.high) };
       texts[feature.name] = ["missing", "outside", "unknown_level", "type"].includes(code) ? Words.say(`error_${code}`, range) : one.detail;
     }
-    nothing("");
+    nothing("", values);
     if (Object.keys(texts).length) {
       Form.markAll(texts, "error");
       by("waiting").textContent = Words.say("failed_fields");
@@ -258,6 +322,8 @@
     by("compare").value = !before ? "" : kept.includes(before) ? `compare_kept${kept.indexOf(before)}` : `compare_earlier${earlier.indexOf(before)}`;
   }
   function keep() {
+    wanted = page.classList.contains("outdated"); // those in the form are kept, as soon as there is their result
+    if (wanted) return;
     before = { ...now, name: String.fromCharCode(65 + (kept.length % 26)) };
     kept = [...kept, before];
     show(true);
@@ -283,11 +349,15 @@
     place.replaceChildren(make("p", {}, Words.say("why_loading")));
     try {
       const { values } = now;
-      const found = await engine.explain({ patient: values, horizon: card.horizons[horizon].label }, chosen);
-      if (mine === whyTurn) place.replaceChildren(...Results.why(card, found, values));
+      const found = await engine.explain({ patient: values, horizon: horizon.label }, chosen);
+      if (mine !== whyTurn) return;
+      if (found.model.digest === card.digest) place.replaceChildren(...Results.why(card, found, values));
+      else await renew((digest) => digest === found.model.digest, { status: 503 });
     } catch (problem) {
       if (problem.status === undefined) throw problem;
-      if (mine === whyTurn) place.replaceChildren(make("p", { class: "warning" }, Words.say("failed", { detail: problem.detail })));
+      if (mine !== whyTurn) return;
+      if (foreign(problem)) await renew((digest) => digest !== card.digest, problem);
+      else place.replaceChildren(make("p", { class: "warning" }, Words.say("failed", { detail: problem.detail })));
     }
   }
 

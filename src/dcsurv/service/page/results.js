@@ -7,51 +7,53 @@ const Results = (() => {
   let drawn = null, lines = [];
 
   const eventOf = (card) => card.event || Words.say("event");
-  const risk = (patient, k) => 1 - patient.horizons[k].survival;
-  const bandOf = (patient, k, digits) => {
-    const one = patient.horizons[k];
+  // What a state says of a horizon, found by its time.
+  const at = ({ answer, patient }, horizon) => patient.horizons[answer.horizons.findIndex((one) => one.time === horizon.time)];
+  const risk = (state, horizon) => 1 - at(state, horizon).survival;
+  const bandOf = (state, horizon, digits) => {
+    const one = at(state, horizon);
     return one.lower === null ? "" : digits === null
       ? [Words.people(1 - one.upper), Words.people(1 - one.lower)]
       : `${Words.percent(1 - one.upper, digits)} – ${Words.percent(1 - one.lower, digits)}`;
   };
   const freeOf = (card) => card.event_free || Words.say("event_free");
-  const brief = (card, { patient, answer }, k) =>
-    Words.say("brief", { n: Words.people(risk(patient, k)), within: Words.within_horizon(answer.horizons[k], card.time_unit) });
-  function sentence(card, patient, k, horizon) {
-    const share = risk(patient, k), n = Words.people(share);
+  const brief = (card, state, horizon) =>
+    Words.say("brief", { n: Words.people(risk(state, horizon)), within: Words.within_horizon(horizon, card.time_unit) });
+  function sentence(card, state, horizon) {
+    const share = risk(state, horizon), n = Words.people(share);
     return Words.say("of_100", { n, count: Math.round(100 * share), event: eventOf(card), within: Words.within_horizon(horizon, card.time_unit) });
   }
   const levelOf = (answer) => Words.percent(answer.level, 0);
 
   // `states`: the present one last; an earlier one, with its name, before it.
-  function show(card, states, k) {
+  function show(card, states, horizon) {
     const now = states[states.length - 1];
     by("found").hidden = false;
-    by("people").replaceChildren(...states.map((one) => people(card, one, k, states.length > 1)));
+    by("people").replaceChildren(...states.map((one) => people(card, one, horizon, states.length > 1)));
     by("notes").replaceChildren(...notes(card, now.patient));
     curve(card, states);
     by("risks").replaceChildren(risks(card, states));
     by("times").replaceChildren(...times(card, states));
-    const said = [sentence(card, now.patient, k, now.answer.horizons[k])];
-    if (states.length > 1) said.push(compared(card, states, k));
+    const said = [sentence(card, now, horizon)];
+    if (states.length > 1) said.push(compared(card, states, horizon));
     return said.join(" ");
   }
 
-  function compared(card, [then, now], k) {
-    const within = Words.within_horizon(now.answer.horizons[k], card.time_unit);
-    return Words.say("compared", { name: then.name, then: Words.people(risk(then.patient, k)), now: Words.people(risk(now.patient, k)), within });
+  function compared(card, [then, now], horizon) {
+    const within = Words.within_horizon(horizon, card.time_unit);
+    return Words.say("compared", { name: then.name, then: Words.people(risk(then, horizon)), now: Words.people(risk(now, horizon)), within });
   }
 
-  function people(card, state, k, named) {
-    const horizon = state.answer.horizons[k], band = bandOf(state.patient, k, null);
+  function people(card, state, horizon, named) {
+    const band = bandOf(state, horizon, null);
     const text = make("div", { class: "words" });
     if (named) text.append(make("p", { class: `name ${state.kind}` }, state.name));
-    text.append(make("p", { class: "lead" }, sentence(card, state.patient, k, horizon)));
-    text.append(make("p", { class: "rest" }, Words.say("rest_100", { n: Words.people(1 - risk(state.patient, k)), free: freeOf(card) })));
+    text.append(make("p", { class: "lead" }, sentence(card, state, horizon)));
+    text.append(make("p", { class: "rest" }, Words.say("rest_100", { n: Words.people(1 - risk(state, horizon)), free: freeOf(card) })));
     if (band) text.append(make("p", { class: "soft" }, Words.say("band", { level: levelOf(state.answer), lower: band[0], upper: band[1] })));
     const meaning = band ? Words.say("band_meaning", { level: levelOf(state.answer) }) : Words.say("no_band");
     if (!named) text.append(make("p", { class: "fine" }, meaning));
-    return make("div", { class: "state" }, Icons.draw(risk(state.patient, k), state.kind), text);
+    return make("div", { class: "state" }, Icons.draw(risk(state, horizon), state.kind), text);
   }
 
   function noteText(card, note) {
@@ -135,17 +137,17 @@ const Results = (() => {
   }
   function risks(card, states) {
     const now = states[states.length - 1];
-    const names = now.answer.horizons.map((one) => Words.horizon(one, card.time_unit));
+    const { horizons } = now.answer, name = (one) => Words.horizon(one, card.time_unit);
     if (states.length === 1) {
       const band = now.answer.level !== null;
       const heads = [Words.say("within_column"), Words.say("risk_column"), Words.capital(freeOf(card))];
-      const rows = names.map((name, k) => [name, Words.percent(risk(now.patient, k)), Words.percent(1 - risk(now.patient, k))]);
+      const rows = horizons.map((one) => [name(one), Words.percent(risk(now, one)), Words.percent(1 - risk(now, one))]);
       if (band) heads.splice(2, 0, Words.say("band_column", { level: levelOf(now.answer) }));
-      if (band) rows.forEach((row, k) => row.splice(2, 0, bandOf(now.patient, k, 1)));
+      if (band) rows.forEach((row, k) => row.splice(2, 0, bandOf(now, horizons[k], 1)));
       return table(Words.say("risks_caption"), heads, rows);
     }
-    const cell = (state, k) => [Words.percent(risk(state.patient, k)), under(bandOf(state.patient, k, 1))];
-    const rows = names.map((name, k) => [name, ...states.map((one) => cell(one, k)), difference(risk(now.patient, k) - risk(states[0].patient, k))]);
+    const cell = (state, one) => [Words.percent(risk(state, one)), under(bandOf(state, one, 1))];
+    const rows = horizons.map((one) => [name(one), ...states.map((state) => cell(state, one)), difference(risk(now, one) - risk(states[0], one))]);
     return table(Words.say("risks_caption"), [Words.say("within_column"), ...states.map((one) => one.name), Words.say("difference")], rows);
   }
 

@@ -30,11 +30,14 @@ const Words = (() => {
     for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", say(element.dataset.label));
   }
 
+  // What a record itself holds: features and levels may be called constructor or toString.
+  const own = (record, name) => (Object.hasOwn(record, name) ? record[name] : undefined);
+
   // A text by its name, with values in its braces; with plural forms, `count` chooses.
   function say(name, values = {}) {
     let text = words[name];
     if (typeof text !== "string") text = text[new Intl.PluralRules(code).select(Number(values.count))] || text.other;
-    return text.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
+    return text.replace(/\{(\w+)\}/g, (whole, key) => (Object.hasOwn(values, key) ? values[key] : whole));
   }
 
   // As the beginning of a sentence or a heading.
@@ -42,12 +45,12 @@ const Words = (() => {
 
   // A card with the owner's words in the reader's language, as far as there are any.
   function translated(card) {
-    const own = card.languages[code] || {};
+    const theirs = own(card.languages, code) || {};
     const features = card.features.map((one) => {
-      const { levels, ...rest } = (own.features || {})[one.name] || {};
+      const { levels, ...rest } = own(theirs.features || {}, one.name) || {};
       return { ...one, ...rest, ...(levels ? { level_labels: { ...one.level_labels, ...levels } } : {}) };
     });
-    return { ...card, ...own, features };
+    return { ...card, ...theirs, features };
   }
 
   // A sentence of the service in the reader's language, if the file of words has it.
@@ -95,26 +98,23 @@ const Words = (() => {
     return new Intl.ListFormat(code, { type: "conjunction" }).format(items);
   }
 
-  // What is typed as a number: { value }, or { fault } with the sentence that says why not.
+  // What is typed as a number: { value }, or { fault } with the sentence that says why not. Marks between thousands are
+  // taken only where they can be nothing else: a slip of the finger must not make a value ten times larger.
   function parse(text) {
-    const bare = text.replace(/[\s\u00a0\u202f'’]/g, "").replace("−", "-");
-    const marks = bare.match(/[.,]/g) || [];
-    const mark = typed(1.5)[1];
-    let plain = bare;
-    if (marks.length === 1) {
-      const [whole, after] = bare.split(marks[0]);
-      if (marks[0] !== mark && after.length === 3 && whole.replace("-", "").length < 4 && !/^-?0*$/.test(whole)) {
-        const both = [Number(`${whole}${after}`), Number(`${whole}.${after}`)];
-        if (both.every(Number.isFinite)) return { fault: say("ambiguous", { first: typed(both[0]), second: typed(both[1]) }) };
+    const bare = text.trim().replace(/\s/g, " ").replaceAll("’", "'").replace("−", "-");
+    const grouped = /^([+-]?\d{1,3}([ '.,])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?$/.exec(bare);
+    const simple = /^([+-]?\d*)(?:([.,])(\d*))?(e[+-]?\d+)?$/i.exec(bare);
+    let plain = "";
+    if (simple) {
+      const [, whole, mark, after = "", power = ""] = simple;
+      const short = /^[+-]?\d{1,3}$/.test(whole) && !/^[+-]?0+$/.test(whole) && after.length === 3 && !power;
+      if (mark && mark !== typed(1.5)[1] && short) {
+        const [first, second] = [`${whole}${after}`, `${whole}.${after}`].map((one) => typed(Number(one)));
+        return { fault: say("ambiguous", { first, second }) };
       }
-      plain = `${whole}.${after}`;
-    } else if (marks.length > 1) {
-      const last = marks[marks.length - 1], other = last === "." ? "," : ".";
-      const grouped = marks.every((one) => one === last) ? last : other;
-      plain = bare.split(grouped).join("").replace(",", ".");
-    }
-    if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain) || !Number.isFinite(Number(plain))) return { fault: say("no_number") };
-    return { value: Number(plain) };
+      if (/\d/.test(whole + after)) plain = `${whole}.${after}${power}`;
+    } else if (grouped) plain = `${grouped[1].split(grouped[2]).join("")}.${grouped[3] || ""}`;
+    return plain && Number.isFinite(Number(plain)) ? { value: Number(plain) } : { fault: say("no_number") };
   }
 
   // A time in the unit that reads best: 10,656 days are 29.2 years.
@@ -138,7 +138,7 @@ const Words = (() => {
   }
 
   return {
-    DAYS, languages, preferred, load, use, say, translated, said, capital, number, fixed, percent, typed, people, points, date, list, parse,
+    DAYS, languages, preferred, load, use, own, say, translated, said, capital, number, fixed, percent, typed, people, points, date, list, parse,
     readable, axisUnit, duration, within, horizon, within_horizon: (one, unit) => horizon(one, unit, "within_"), language: () => code,
   };
 })();

@@ -19,9 +19,9 @@ import dcsurv
 from dcsurv.datasets import load_metabric
 from dcsurv.messages import InputError
 from dcsurv.service import Limits, ModelStore, make_app
+from dcsurv.service.files import name_and_version
 from dcsurv.service.served import ServedModel
 from dcsurv.service.server import bind
-from dcsurv.service.store import name_and_version
 from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_with
 from test_cli import run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import subprocess
@@ -502,6 +503,43 @@ def test_requests_that_wait_are_predicted_together(models: Path, cohort: tuple[p
         np.testing.assert_array_equal(predicted.numbers, predict(one.values, one.how).numbers)
     assert len(sizes) <= 8
     assert max(sizes) == 1024
+
+
+def test_a_value_that_cannot_be_predicted_fails_only_the_request_that_has_it(
+    models: Path, cohort: tuple[pd.DataFrame, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    served = ServedModel(dcsurv.load(models / "adjuvant.safetensors"), "a", "1", "")
+    predict = served.predict
+    together: list[int] = []
+
+    def refuse(values: Any, how: Any) -> Any:
+        together.append(len(values["age"]))
+        if (values["age"] == 77).any():
+            raise ValueError("age 77")
+        return predict(values, how)
+
+    served.predict = refuse  # type: ignore[method-assign]
+    ages = [40, 77, *range(41, 60)]
+    asked = [served.asking.predict({"patients": [patient(cohort, age=age)] * 2}, 9) for age in ages]
+    pieces = served.asking.predict({"patients": [patient(cohort, age=77)] * 2000}, 9999)
+
+    async def ask_together() -> list[Any]:
+        batcher = Batcher(1)
+        found = await asyncio.gather(
+            *(batcher.predict(served, one) for one in [*asked, pieces]), return_exceptions=True
+        )
+        batcher.close()
+        return found
+
+    found = asyncio.run(ask_together())
+    assert max(together[:3]) > 2
+    assert [isinstance(one, ValueError) for one in found] == [age == 77 for age in [*ages, 77]]
+    for one, predicted in zip(asked, found, strict=False):
+        if not isinstance(predicted, ValueError):
+            np.testing.assert_array_equal(predicted.numbers, predict(one.values, one.how).numbers)
+    del found
+    gc.collect()
+    assert "77" not in caplog.text  # of an error that nobody waits for
 
 
 def test_without_the_packages_of_the_extra_it_is_named() -> None:

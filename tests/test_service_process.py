@@ -6,6 +6,9 @@ import asyncio
 import hashlib
 import json
 import os
+import re
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +21,10 @@ import pytest
 import dcsurv
 from dcsurv.datasets import load_metabric
 from dcsurv.messages import InputError
-from dcsurv.service import Limits, ModelStore, make_app
+from dcsurv.service import Access, Limits, ModelStore, Problem, make_app
+from dcsurv.service.files import name_and_version
 from dcsurv.service.served import ServedModel
 from dcsurv.service.server import bind
-from dcsurv.service.store import name_and_version
 from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_with
 from test_cli import run
 
@@ -147,6 +150,77 @@ def test_another_host_needs_a_token_or_a_proxy(folder: Path, tmp_path: Path, mon
             bind("127.0.0.1", taken.getsockname()[1])
 
 
+def test_only_an_address_of_this_machine_alone_needs_no_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DCSURV_TOKEN", raising=False)
+    for host in ("127.example.org", "127.0.0.1.example.org", "::", "192.168.0.1"):
+        assert "there is no token" in " ".join(run("serve", folder, "--host", host, code=2).stderr.split())
+
+
+def test_a_token_file_that_cannot_be_used_is_told_in_words(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00" * 40)
+    (tmp_path / "long").write_bytes(b"x" * 5000)
+    for name, reason in (
+        ("none", "No such file or directory"),
+        (".", "Is a directory"),
+        ("binary", "holds no usable token"),
+        ("long", "holds no usable token"),
+    ):
+        said = " ".join(run("serve", folder, "--token-file", tmp_path / name, code=2).stderr.split())
+        assert reason in said
+        assert "openssl rand" in said
+        assert "Errno" not in said
+        assert "codec" not in said
+
+
+def test_what_is_said_at_the_start_and_at_the_end_is_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DCSURV_TOKEN", raising=False)
+
+    def said(cut: int, *options: object) -> str:
+        def ends_at_once(app: Any, bound: Any, limits: Any, ready: Any) -> int:
+            bound.close()
+            ready()
+            return cut
+
+        monkeypatch.setattr("dcsurv.service.server.run", ends_at_once)
+        done = run("serve", folder, "--port", 0, *options)
+        return " ".join((done.stdout + done.stderr).split())
+
+    assert "any number of requests per second and address" in said(0, "--rate", 0)
+    assert "50 requests per second and address" in said(0)
+    assert "stopped; all that was asked is answered." in said(0)
+    assert "stopped; 1 request was not answered." in said(1)
+    assert "stopped; 2 requests were not answered." in said(2)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost:80", "http://localhost:80", None),
+        ("[::1]:80", "http://[::1]", None),
+        ("LOCALHOST", None, None),
+        ("[::1]evil.example", None, 421),
+        ("[::1]:80evil.example", None, 421),
+        ("evil.example@localhost", None, 421),
+        ("localhost/evil.example", None, 421),
+        ("", None, 421),
+        ("localhost", "http://[", 403),
+        ("localhost", "http://[::1]evil.example", 403),
+        ("localhost", "http://evil.example@localhost", 403),
+        ("localhost", "null", 403),
+    ],
+)
+def test_only_a_name_of_the_service_and_nothing_beside_it_passes(
+    host: str, origin: str | None, status: int | None
+) -> None:
+    headers = {b"host": host.encode()} | ({} if origin is None else {b"origin": origin.encode()})
+    if status is None:
+        Access().check(headers)
+        return
+    with pytest.raises(Problem) as refused:
+        Access().check(headers)
+    assert refused.value.status == status
+
+
 # --- clients that do not go on ---------------------------------------------------------------------------------
 
 
@@ -181,10 +255,65 @@ def test_clients_that_do_not_go_on_are_ended(hasty: Running) -> None:
     assert answers["an endless head"] == b"" or b" 431 " in answers["an endless head"]
     for name in ("half a head", "half a body", "no HTTP"):
         assert b"application/problem+json" in answers[name]
+        assert b"x-request-id: " in answers[name]
+        assert b"x-content-type-options: nosniff" in answers[name]
     # An idle connection is ended, too, after its answer.
     with hasty.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.0.0.2\r\n\r\n")
         assert b'{"status":"ok"' in raw_answer(connection)
+
+
+GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def test_what_cannot_be_read_is_answered_counted_and_logged(strict: Running) -> None:
+    def sent(content: bytes) -> bytes:
+        with strict.connect() as connection:
+            connection.sendall(content)
+            return raw_answer(connection)
+
+    def counted(status: int) -> int:
+        text = allowed(strict, "/metrics").text
+        found = re.search(rf'(?m)^dcsurv_requests_total.*route="other",status="{status}"}} (\d+)$', text)
+        return 0 if found is None else int(found[1])
+
+    # A long head is refused, also if it comes all at once.
+    for status, content in ((400, b"no HTTP\r\n\r\n"), (431, GET + b"X: " + b"x" * 66_000 + b"\r\n\r\n")):
+        before = counted(status)
+        answer = sent(content)
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        number = re.search(rb"x-request-id: (\S+)", answer)
+        assert number is not None
+        assert re.search(rf"other other {status} .* {number[1].decode()}\n", strict.logged())
+        assert counted(status) == before + 1
+    assert sent(GET + b"X: " + b"x" * 60_000 + b"\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    # What was asked before is answered; then the connection is ended.
+    for bad in (b"no HTTP\r\n\r\n", GET + b"X: " + b"x" * 66_000 + b"\r\n\r\n"):
+        for good in (1, 3):
+            answer = sent((GET + b"\r\n") * good + bad)
+            assert answer.count(b"HTTP/1.1 200 ") == answer.count(b'{"status":') == good
+    # A body that is no HTTP is refused at once.
+    answer = sent(b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent in another way there")
+def test_who_is_cut_off_by_a_second_signal_is_told(folder: Path) -> None:
+    with serve(folder) as running, running.connect() as connection:
+        connection.sendall(request_bytes(b'{"patients": [', length=999))
+        while "dcsurv_requests_in_progress 2" not in running.client.get("/metrics").text:
+            pass  # this one and that one
+        running.client.close()
+        running.process.send_signal(signal.SIGINT)
+        try:
+            while True:
+                running.connect().close()
+        except ConnectionError:
+            pass  # it has begun to stop
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(PATIENCE) == 0
+        assert "stopped; 1 request was not answered." in " ".join(running.logged().split())
+        assert "all that was asked" not in running.logged()
 
 
 def test_too_many_requests_of_one_address_are_refused(hasty: Running) -> None:

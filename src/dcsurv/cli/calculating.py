@@ -51,7 +51,7 @@ def calculator(
     """  # fmt: skip
     from dcsurv.persistence import load
     from dcsurv.service import Policy, read_owner_words, write_calculator
-    from dcsurv.service.store import name_and_version
+    from dcsurv.service.files import name_and_version
     from dcsurv.service.wording import refuse_strange_words, words_beside
 
     words = words or words_beside(model)

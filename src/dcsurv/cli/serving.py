@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import sys
@@ -18,7 +19,7 @@ from dcsurv.cli.shell import Shell, note
 from dcsurv.cohort import CohortError
 
 _TOKEN = "DCSURV_TOKEN"
-_LEAST_TOKEN = 16
+_LEAST_TOKEN, _MOST_TOKEN = 16, 4096
 
 
 class UnlikeTraining(StrEnum):
@@ -150,7 +151,7 @@ def serve(
     there before goes on answering. /openapi.json says how to ask, /health how it is. Ctrl-C or a signal to terminate
     ends it when all that was asked is answered.
     """
-    from dcsurv.messages import needs_extra
+    from dcsurv.messages import needs_extra, plural
     from dcsurv.service import (
         SERVED_POLICY,
         Access,
@@ -166,7 +167,7 @@ def serve(
         from dcsurv.service.server import bind, run
 
     token = _token(place.token_file)
-    is_loopback = place.host in ("localhost", "::1") or place.host.startswith("127.")
+    is_loopback = _is_loopback(place.host)
     if not is_loopback and token is None and not place.behind_proxy:
         raise CohortError(
             f"--host {place.host} can be asked from elsewhere, and there is no token.",
@@ -190,32 +191,49 @@ def serve(
     app = make_app(store, limits=bounds, access=access, page=page_files(languages), page_policy=SERVED_POLICY)
     address = _address(place.host, bound.getsockname()[1])
 
+    often = f"{bounds.rate:g} requests" if bounds.rate else "any number of requests"
+
     def ready() -> None:
         shell.say(f"{address} answers: {store.describe()}.")
         shell.say(
             f"Limits: {bounds.max_rows:,} patients and {limits.max_body} MB per request, {limits.max_file} MB per "
-            f"file, {bounds.seconds:g} s per answer, {bounds.rate:g} requests per second and address, "
-            f"{bounds.concurrent} at once."
+            f"file, {bounds.seconds:g} s per answer, {often} per second and address, {bounds.concurrent} at once."
         )
         shell.result({"address": address, "process": os.getpid(), "models": [one.identity for one in store.all()]})
         sys.stdout.flush()
 
-    run(app, bound, bounds, ready)
-    note("stopped; all that was asked is answered.")
+    cut = run(app, bound, bounds, ready)
+    left = f"{plural(cut, 'request')} {'was' if cut == 1 else 'were'} not answered."
+    note(f"stopped; {left if cut else 'all that was asked is answered.'}")
 
 
 def _token(file: Path | None) -> str | None:
     """Return the token that requests have to carry."""
-    found = os.environ.get(_TOKEN) if file is None else file.read_text(encoding="utf-8")
+    where = _TOKEN if file is None else f"--token-file {file}"
+    remedy = f"It is one word of at least {_LEAST_TOKEN} letters, such as `openssl rand -hex 24` makes."
+    if file is None:
+        found = os.environ.get(_TOKEN)
+    else:
+        try:
+            with file.open("rb") as opened:
+                found = opened.read(_MOST_TOKEN + 1).decode("ascii", errors="replace")
+        except OSError as error:
+            remedy = f"Name a file that may be read, with the token in it. {remedy}"
+            raise CohortError(f"{where} cannot be read ({error.strerror}).", remedy=remedy) from None
     if found is None:
         return None
-    where = _TOKEN if file is None else f"--token-file {file}"
-    if len(found.strip()) < _LEAST_TOKEN or not found.strip().isascii() or len(found.split()) > 1:
-        raise CohortError(
-            f"{where} holds no usable token.",
-            remedy=f"It is one word of at least {_LEAST_TOKEN} letters, such as `openssl rand -hex 24` makes.",
-        )
-    return found.strip()
+    word = found.strip()
+    if not _LEAST_TOKEN <= len(word) <= _MOST_TOKEN or not word.isascii() or not word.isprintable() or " " in word:
+        raise CohortError(f"{where} holds no usable token.", remedy=remedy)
+    return word
+
+
+def _is_loopback(host: str) -> bool:
+    """Tell whether an address is one of this machine alone; a name such as 127.example.org is not."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _hosts(place: PlaceOptions, is_loopback: bool) -> tuple[str, ...] | None:

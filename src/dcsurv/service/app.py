@@ -112,6 +112,7 @@ def make_app(
     for path, file in files.items():
         app.add_route(path, _static(file, page_policy), methods=["GET"])
     app.router.redirect_slashes = False
+    app.state.counts = store.counts  # for what is answered before a request could be read
     app.add_exception_handler(HTTPException, _no_such_path)
     app.add_middleware(
         Guard,

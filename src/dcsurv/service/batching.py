@@ -60,7 +60,8 @@ class Batcher:
             return Predicted.joined([await item.done for item in items])
         finally:
             for item in items:
-                item.done.cancel()
+                if not item.done.cancel() and not item.done.cancelled():
+                    item.done.exception()  # looked at: otherwise asyncio logs its text, which may hold a value
 
     def close(self) -> None:
         """End the threads, after what they are at."""
@@ -98,26 +99,35 @@ class Batcher:
         served, how = key
         running = asyncio.get_running_loop().run_in_executor(self._pool, _predicted, served, how, group)
 
-        def ended(found: asyncio.Future[Predicted]) -> None:
+        def ended(found: asyncio.Future[list[Predicted | Exception]]) -> None:
             self._running -= 1
             self._small -= small
             self._begin()
-            start = 0
-            for item in group:
-                if not item.done.done():
-                    if found.cancelled():
-                        item.done.cancel()
-                    elif error := found.exception():
-                        item.done.set_exception(error)
-                    else:
-                        item.done.set_result(found.result().part(start, start + item.patients))
-                start += item.patients
+            results = [None] * len(group) if found.cancelled() else found.result()
+            for item, one in zip(group, results, strict=True):
+                if item.done.done():
+                    continue
+                if one is None:
+                    item.done.cancel()
+                elif isinstance(one, Exception):
+                    item.done.set_exception(one)
+                else:
+                    item.done.set_result(one)
 
         running.add_done_callback(ended)
 
 
-def _predicted(served: ServedModel, how: How, group: Sequence[_Waiting]) -> Predicted:
+def _predicted(served: ServedModel, how: How, group: Sequence[_Waiting]) -> list[Predicted | Exception]:
+    """Predict a group; if that fails, its halves, so that nobody fails because of what somebody else has sent."""
     values = group[0].values
-    if len(group) > 1:
-        values = {name: np.concatenate([item.values[name] for item in group]) for name in values}
-    return served.predict(values, how)
+    try:
+        if len(group) > 1:
+            values = {name: np.concatenate([item.values[name] for item in group]) for name in values}
+        found = served.predict(values, how)
+    except Exception as error:
+        if len(group) == 1:
+            return [error]
+        middle = len(group) // 2
+        return [*_predicted(served, how, group[:middle]), *_predicted(served, how, group[middle:])]
+    stops = np.cumsum([item.patients for item in group]).tolist()
+    return [found.part(stop - item.patients, stop) for item, stop in zip(group, stops, strict=True)]

@@ -27,9 +27,11 @@ _log = logging.getLogger("dcsurv.service")
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_OTHER = "other"
+# A host and perhaps a port, and nothing else: what stands behind a bracket or before an @ is somebody's trick.
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/\\\s]+)(:[0-9]*)?")
+OTHER: Final = "other"
 # What every answer carries unless it says so itself.
-_HEADERS: Final = {
+HEADERS: Final = {
     b"cache-control": b"no-store",
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     b"cross-origin-resource-policy": b"same-origin",
@@ -79,7 +81,7 @@ class Access:
         if host not in self.hosts:
             raise Problem(421, "The service does not go by this name. Its owner can allow it as a host.")
         origin = headers.get(b"origin")
-        if origin is not None and _host_of(urlsplit(origin.decode("latin-1")).netloc) not in self.hosts:
+        if origin is not None and _host_of(_place_of(origin.decode("latin-1"))) not in self.hosts:
             raise Problem(403, "Pages of other sites may not ask this service.")
 
     def knows(self, headers: Mapping[bytes, bytes]) -> bool:
@@ -102,9 +104,17 @@ class Access:
 
 
 def _host_of(authority: str) -> str:
-    """Return a host without its port, in small letters."""
-    name = authority.rpartition("@")[2].lower()
-    return name[: name.index("]") + 1] if name.startswith("[") and "]" in name else name.partition(":")[0]
+    """Return a host without its port, in small letters; nothing if it is none."""
+    found = _HOST.fullmatch(authority.lower())
+    return found[1] if found else ""
+
+
+def _place_of(origin: str) -> str:
+    """Return the host and the port of the page that asks; nothing if there are none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 class Guard:
@@ -157,7 +167,7 @@ class Guard:
                 status = message["status"]
                 own = list(message.get("headers", ()))
                 said = {name.lower() for name, _ in own}
-                own += [(name, value) for name, value in _HEADERS.items() if name not in said]
+                own += [(name, value) for name, value in HEADERS.items() if name not in said]
                 own.append((b"x-request-id", number))
                 message = {**message, "headers": own}
             try:
@@ -184,12 +194,14 @@ class Guard:
                     await send_problem(Problem(500, "Something unexpected happened; it is in the log."), answer)
         except ClientGone:
             status = 499
+        except asyncio.CancelledError:  # the service ends, and waits no longer
+            self._counts.cut += 1
+            status = 500
+            raise
         finally:
             self._counts.in_progress -= 1
-            seconds = time.perf_counter() - begun
-            route = scope["path"] if scope["path"] in self._routes else _OTHER
-            self._counts.answered(scope["method"], route, status, seconds)
-            _access.info("%s %s %d %.1f ms %s", scope["method"], route, status, 1000 * seconds, number.decode("ascii"))
+            route = scope["path"] if scope["path"] in self._routes else OTHER
+            write_down(self._counts, scope["method"], route, status, time.perf_counter() - begun, number)
 
     def _check(self, scope: Scope, headers: Mapping[bytes, bytes], now: float) -> None:
         self._access.check(headers)
@@ -204,6 +216,12 @@ class Guard:
         if not known and scope["path"] not in self._free:
             detail = "This service asks for a token: send it as Authorization: Bearer."
             raise Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def write_down(counts: ServiceCounts, method: str, route: str, status: int, seconds: float, number: bytes) -> None:
+    """Count an answer, and write its line into the log."""
+    counts.answered(method, route, status, seconds)
+    _access.info("%s %s %d %.1f ms %s", method, route, status, 1000 * seconds, number.decode("ascii"))
 
 
 async def send_problem(problem: Problem, send: Send) -> None:

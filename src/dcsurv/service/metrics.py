@@ -20,6 +20,7 @@ class ServiceCounts:
         self.patients: Counter[tuple[str, str]] = Counter()
         self.loads: Counter[str] = Counter({"loaded": 0, "refused": 0})
         self.in_progress = 0
+        self.cut = 0  # requests that were given up because the service ended
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer."""

@@ -11,6 +11,7 @@ import logging
 import signal
 import socket
 import sys
+import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dcsurv.messages import InputError
+from dcsurv.service.guard import HEADERS, OTHER, write_down
 from dcsurv.service.limits import Limits
+from dcsurv.service.metrics import ServiceCounts
 from dcsurv.service.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
@@ -48,13 +51,16 @@ class PatientConnection(HttpToolsProtocol):
     ----------
     limits : Limits
         For how long is waited.
+    counts : ServiceCounts
+        What is counted.
     **given : object
         What uvicorn gives to its connections.
     """
 
-    def __init__(self, *, limits: Limits, **given: Any) -> None:
+    def __init__(self, *, limits: Limits, counts: ServiceCounts, **given: Any) -> None:
         super().__init__(**given)
-        self._limits = limits
+        self._limits, self._counts = limits, counts
+        self._since = self.loop.time()  # when the wait for a request began
         self._timer: asyncio.TimerHandle | None = None
         self._head: int | None = None  # bytes of a head that is on its way
         self._stopping = False
@@ -82,7 +88,7 @@ class PatientConnection(HttpToolsProtocol):
         if self._head is not None:
             self._head += len(data)
             if self._head > _LONGEST_HEAD:
-                self._refuse(Problem(431, f"The head of a request may have {_LONGEST_HEAD:,} bytes."))
+                self._refuse(_too_long())
 
     def on_message_begin(self) -> None:
         """Begin to count the bytes of a head."""
@@ -90,7 +96,9 @@ class PatientConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """End the wait for the head of a request."""
+        """End the wait for the head of a request, and look how long it was if it came all at once."""
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > _LONGEST_HEAD:
+            raise _too_long()  # comes back as an error of the parser
         self._head = None
         self._wait_no_more()
         super().on_headers_complete()
@@ -110,13 +118,20 @@ class PatientConnection(HttpToolsProtocol):
         self._end()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP."""
-        self._refuse(Problem(400, "This is no request of HTTP."))
+        """Refuse what is no HTTP, or too much of it."""
+        cause = getattr(sys.exception(), "__context__", None)
+        self._refuse(cause if isinstance(cause, Problem) else Problem(400, "This is no request of HTTP."))
+
+    def unanswered(self) -> int:
+        """Return how many requests wait behind another, or have an answer that was not taken."""
+        untaken = self._is_idle() and self.transport.get_write_buffer_size() > 0
+        return len(self.pipeline) + untaken
 
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
     def _wait(self) -> None:
+        self._since = self.loop.time()
         self._timer = self.loop.call_later(self._limits.header_seconds, self._too_late)
 
     def _wait_no_more(self) -> None:
@@ -135,10 +150,17 @@ class PatientConnection(HttpToolsProtocol):
         """Send what is wrong, where no request could be read."""
         if self.transport.is_closing():
             return
+        if not self._is_idle() and (self.pipeline or not self.cycle.more_body):
+            self.cycle.keep_alive = False  # what was asked before is answered, and then it is over
+            return
+        number = str(uuid.uuid4()).encode()
         body = msgspec.json.encode(problem.document())
-        head = f"HTTP/1.1 {problem.status} {problem.document()['title']}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-        head += f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
-        self.transport.write(head.encode("latin-1") + body)
+        headers = {b"content-type": MEDIA_TYPE.encode(), b"content-length": b"%d" % len(body), **HEADERS}
+        headers |= {b"x-request-id": number, b"connection": b"close"}
+        lines = [b"HTTP/1.1 %d %s" % (problem.status, problem.document()["title"].encode())]
+        lines += [name + b": " + value for name, value in headers.items()]
+        self.transport.write(b"\r\n".join([*lines, b"", body]))
+        write_down(self._counts, OTHER, OTHER, problem.status, self.loop.time() - self._since, number)
         self._end()
 
     def _end_if_idle(self) -> None:
@@ -152,12 +174,16 @@ class PatientConnection(HttpToolsProtocol):
             self.loop.call_later(_LAST_BYTES, self.transport.abort)
 
 
+def _too_long() -> Problem:
+    return Problem(431, f"The head of a request may have {_LONGEST_HEAD:,} bytes.")
+
+
 class _Server(uvicorn.Server):
-    """A server that says when it is ready."""
+    """A server that says when it is ready, and how many requests it has left without an answer."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self.left = ready, 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -165,6 +191,11 @@ class _Server(uvicorn.Server):
         gc.freeze()  # models stay; what requests leave behind is found quicker without them
         gc.set_threshold(*_GARBAGE)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for one in self.server_state.connections:
+            self.left += one.unanswered() if isinstance(one, PatientConnection) else 0
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -200,7 +231,7 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def run(app: FastAPI, bound: socket.socket, limits: Limits, ready: Callable[[], None]) -> None:
+def run(app: FastAPI, bound: socket.socket, limits: Limits, ready: Callable[[], None]) -> int:
     """Answer until a signal ends it: what was accepted is answered first.
 
     Parameters
@@ -213,14 +244,20 @@ def run(app: FastAPI, bound: socket.socket, limits: Limits, ready: Callable[[], 
         What it bears.
     ready : callable
         Called when it answers.
+
+    Returns
+    -------
+    int
+        How many requests were given up, because of a second signal or because they took too long.
     """
     import torch
     from threadpoolctl import threadpool_limits
 
     limits = replace(limits, connections=min(limits.connections, _open_files() - _SPARE))
+    counts: ServiceCounts = app.state.counts
     config = uvicorn.Config(
         app,
-        http=partial(PatientConnection, limits=limits),  # type: ignore[arg-type]
+        http=partial(PatientConnection, limits=limits, counts=counts),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,
@@ -239,10 +276,12 @@ def run(app: FastAPI, bound: socket.socket, limits: Limits, ready: Callable[[], 
     try:
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # they would name values of patients
-            _Server(config, ready).run(sockets=[bound])
+            server = _Server(config, ready)
+            server.run(sockets=[bound])
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+    return counts.cut + server.left
 
 
 def _open_files() -> int:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from dcsurv._compile import expect_much
-from dcsurv.messages import InputError, did_you_mean, listed, plural, printable, shortened
+from dcsurv.messages import InputError, did_you_mean, listed, plural, shortened
 from dcsurv.persistence import load
+from dcsurv.service.files import SUFFIX, FileStamp, content, name_and_version, one_line, stamp
 from dcsurv.service.metrics import ServiceCounts
 from dcsurv.service.policy import Policy
 from dcsurv.service.problems import Problem
 from dcsurv.service.served import ServedModel
 from dcsurv.service.wording import read_owner_words, refuse_strange_words, words_beside
 
-SUFFIX: Final = ".safetensors"
 # A file that is not there in so many looks in a row is gone; one that is copied over in two steps is missed once.
 _GONE_AFTER = 2
 _log = logging.getLogger("dcsurv.service")
-
-_Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Shelf:
     Parameters
     ----------
     name, version : str
-        As its name says.
+        As its name says; with escapes where that is no text.
     stamp : tuple of int
         Of the file that was looked at last.
     served : ServedModel or None, default None
@@ -45,14 +44,17 @@ class Shelf:
         Why the file that is there now is not used.
     missed : int, default 0
         In how many looks it was not there.
+    again : bool, default False
+        Whether it may be used at the next look though it is the same: the problem lies elsewhere.
     """
 
     name: str
     version: str
-    stamp: _Stamp
+    stamp: FileStamp
     served: ServedModel | None = None
     problem: str | None = None
     missed: int = 0
+    again: bool = False
 
 
 class ModelStore:
@@ -106,7 +108,7 @@ class ModelStore:
         expect_much()
         self.look()
         if not self.all():
-            problems = [f"{path.name}: {one.problem}" for path, one in self._shelves.items() if one.problem]
+            problems = [f"{_said(path)}: {one.problem}" for path, one in self._shelves.items() if one.problem]
             if problems:
                 raise InputError(f"no model can be used. {' '.join(problems)}", parameter="path")
             if not self.path.exists():
@@ -117,15 +119,8 @@ class ModelStore:
 
     def look(self) -> None:
         """Look at the files once, and read those that are new or were replaced."""
-        found = {path: stamp for path in self._files() if (stamp := self._stamp(path))}
+        found = {path: now for path in self._files() if (now := self._stamp(path))}
         shelves = dict(self._shelves)
-        for path, stamp in found.items():
-            before = shelves.get(path)
-            if before is None or before.stamp != stamp:
-                shelves[path] = self._read(path, stamp, before)
-                self._shelves = dict(shelves)
-            elif before.missed:
-                shelves[path] = replace(before, missed=0)
         for path in [one for one in shelves if one not in found]:
             missed = shelves[path].missed + 1
             if missed >= _GONE_AFTER:
@@ -133,6 +128,21 @@ class ModelStore:
                 del shelves[path]
             else:
                 shelves[path] = replace(shelves[path], missed=missed)
+        for path, now in found.items():
+            before = shelves.get(path)
+            if before is None or before.stamp != now or before.again:
+                same = _same_name(path, shelves)
+                # A new file under the name of one that is not there any more: that was renamed.
+                left = [] if before is not None else [other for other in same if other not in found]
+                taken = next((other for other in same if other not in left), None)
+                last = shelves[left[0]].served if left else None
+                shelves[path] = shelf = self._read(path, now, before, last, taken)
+                for other in left if shelf.served is not None else []:
+                    _log.warning("%s is gone; %s answers in its place", _said(other), _said(path))
+                    del shelves[other]
+                self._shelves = dict(shelves)
+            elif before.missed:
+                shelves[path] = replace(before, missed=0)
         self._shelves = shelves
 
     def watch(self, seconds: float) -> None:
@@ -146,11 +156,17 @@ class ModelStore:
         self._watcher = threading.Thread(target=self._watch, args=(seconds,), name="dcsurv-models", daemon=True)
         self._watcher.start()
 
-    def close(self) -> None:
-        """Look no more."""
+    def close(self, seconds: float = 2.0) -> None:
+        """Look no more.
+
+        Parameters
+        ----------
+        seconds : float, default 2.0
+            For how long is waited until a look has ended; it may hang on a disk that does not answer.
+        """
         self._stop.set()
         if self._watcher is not None:
-            self._watcher.join()
+            self._watcher.join(seconds)
 
     def _watch(self, seconds: float) -> None:
         while not self._stop.wait(seconds):
@@ -164,36 +180,41 @@ class ModelStore:
             return [self.path]
         return sorted(one for one in self.path.glob(f"*{SUFFIX}") if not one.name.startswith("."))
 
-    def _read(self, path: Path, stamp: _Stamp, before: Shelf | None) -> Shelf:
-        """Read a file; where it cannot be used, what was read before stays."""
+    def _read(
+        self, path: Path, now: FileStamp, before: Shelf | None, last: ServedModel | None, taken: Path | None
+    ) -> Shelf:
+        """Read a file; where it cannot be used, what was read of it before stays."""
         name, version = name_and_version(path)
+        stays = None if before is None else before.served
         try:
-            for other, one in self._shelves.items():
-                if other != path and (one.name, one.version) == (name, version):
-                    raise ValueError(f"{other.name} has the same name and version.")
-            served = self._load(path, name, version, before)
+            if not path.name.isprintable():
+                raise InputError("the name of the file holds what cannot be shown.", remedy="Give it another name.")
+            if taken is not None:
+                raise InputError(f"{taken.name} has the same name and version.")
+            served = self._load(path, name, version, stays or last)
         except Exception as error:
-            self.counts.loads["refused"] += 1
-            text = str(error) if isinstance(error, ValueError | OSError) else type(error).__name__
-            stays = "; the model before stays" if before is not None and before.served is not None else ""
-            _log.error("%s cannot be used%s: %s", _said(path), stays, printable(shortened(text, 400)))
-            return Shelf(name, version, stamp, None if before is None else before.served, text)
-        if before is None or served is not before.served:
+            text, known = _in_words(error), None if before is None else before.problem
+            if before is None or (before.stamp, known) != (now, text):
+                self.counts.loads["refused"] += 1
+                said = "; the model before stays" if stays is not None else ""
+                _log.error("%s cannot be used%s: %s", _said(path), said, text)
+            again = taken is not None or isinstance(error, OSError)
+            return Shelf(one_line(name), one_line(version), now, stays, text, again=again)
+        if served is not stays:
             self.counts.loads["loaded"] += 1
             _log.warning("%s: model %s, version %s, %s", _said(path), name, version, served.digest[:12])
-        return Shelf(name, version, stamp, served)
+        return Shelf(name, version, now, served)
 
-    def _load(self, path: Path, name: str, version: str, before: Shelf | None) -> ServedModel:
-        content = path.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
+    def _load(self, path: Path, name: str, version: str, last: ServedModel | None) -> ServedModel:
+        found = content(path)
+        digest = hashlib.sha256(found).hexdigest()
         words = self._words_of(path)
-        last = None if before is None else before.served
         if last is not None and (last.digest, last.words) == (digest, words):
             return last
         # A copy of our own: whatever happens to the file meanwhile, the digest is of what is read.
         with tempfile.TemporaryDirectory(prefix="dcsurv-") as folder:
-            copy = Path(folder, path.name)
-            copy.write_bytes(content)
+            copy = Path(folder, f"model{SUFFIX}")
+            copy.write_bytes(found)
             try:
                 model = load(copy)
             except ValueError as error:
@@ -210,11 +231,11 @@ class ModelStore:
         beside = words_beside(path)
         return {} if beside is None else read_owner_words(beside)
 
-    def _stamp(self, path: Path) -> _Stamp:
+    def _stamp(self, path: Path) -> FileStamp:
         """Return what tells whether a model, or its words, were replaced; nothing if there is no such file."""
-        own = _stamp(path)
+        own = stamp(path)
         beside = words_beside(path) if own and self._words is None else None
-        return own if beside is None else own + _stamp(beside)
+        return own if beside is None else own + stamp(beside)
 
     # --- asking -------------------------------------------------------------------------------------------
 
@@ -268,34 +289,29 @@ class ModelStore:
         return f"{plural(len(models), 'model')}: {listed([f'{one.name} {one.version}' for one in models])}"
 
 
-def name_and_version(path: Path) -> tuple[str, str]:
-    """Return the name and the version of a model by the name of its file.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from dcsurv.service.store import name_and_version
-    >>> name_and_version(Path("models/breast@2.1.safetensors")), name_and_version(Path("breast.safetensors"))
-    (('breast', '2.1'), ('breast', '1'))
-    """
-    stem = path.name.removesuffix(SUFFIX)
-    name, sign, version = stem.rpartition("@")
-    return (name, version) if sign and name and version else (stem, "1")
-
-
 def _newness(version: str) -> list[tuple[int, int, str]]:
     """Return what versions are ordered by: numbers as numbers, 10 after 9, words before numbers."""
     parts = re.findall(r"\d+|\D+", version)
     return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts]
 
 
-def _stamp(path: Path) -> _Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _same_name(path: Path, shelves: Mapping[Path, Shelf]) -> list[Path]:
+    """Return the other files whose models answer under the name and version of a file."""
+    own = name_and_version(path)
+    return [
+        other
+        for other, one in shelves.items()
+        if other != path and one.served is not None and (one.name, one.version) == own
+    ]
+
+
+def _in_words(error: Exception) -> str:
+    """Say why a file cannot be used, for those who may ask and for the log: without the folder that it lies in."""
+    if isinstance(error, OSError):
+        name = Path(os.fsdecode(error.filename)).name if isinstance(error.filename, str | bytes) else "it"
+        return one_line(f"{name} cannot be read ({error.strerror or type(error).__name__}).")
+    return one_line(str(error)) if isinstance(error, ValueError) else type(error).__name__
 
 
 def _said(path: Path) -> str:
-    return printable(shortened(path.name))
+    return one_line(path.name, 160)

@@ -12,6 +12,7 @@ from dcsurv.cohort.card import levels_of
 from dcsurv.explanation.mixing import feature_names
 from dcsurv.messages import InputError, did_you_mean, listed, shortened
 from dcsurv.models import SurvivalModel
+from dcsurv.service.files import name_and_version
 
 _LARGEST = 1_000_000  # bytes
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -78,7 +79,8 @@ def read_owner_words(path: Path) -> dict[str, Any]:
         "the service."
     )
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise InputError(f"{path.name} is too large for a file of words.", parameter="words")
         found = msgspec.json.decode(content, type=OwnerWords)
@@ -102,8 +104,7 @@ def words_beside(model: Path) -> Path | None:
     Path or None
         The first of them that is there.
     """
-    stem = model.name.removesuffix(model.suffix)
-    names = (stem, stem.rpartition("@")[0] or stem)
+    names = (model.stem, name_and_version(model)[0])
     return next((path for name in names if (path := model.with_name(f"{name}.words.json")).is_file()), None)
 
 

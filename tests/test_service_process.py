@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import select
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -185,6 +186,31 @@ def test_clients_that_do_not_go_on_are_ended(hasty: Running) -> None:
     with hasty.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.0.0.2\r\n\r\n")
         assert b'{"status":"ok"' in raw_answer(connection)
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="this system has no poll")
+def test_clients_that_do_not_read_are_ended(folder: Path) -> None:
+    """Whether the answer is a stream or one piece, and whether the connection would be closed after it."""
+    table = b"age,chemotherapy\n" + b"61.5,yes\n" * 60_000
+    months = [f"{k}m" for k in range(1, 51)]
+    large = json.dumps({"patients": [PATIENT] * 1500, "horizons": months}).encode()
+    sent = {
+        "stream": request_bytes(table, "/v1/predict/csv").replace(b"application/json", b"text/csv"),
+        "one piece": request_bytes(large),
+        "the last": request_bytes(large, more=["Connection: close"]),
+    }
+    with serve_with(folder, limits={"seconds": 3, "rate": 0}) as running:
+        connections = {name: running.connect(4096) for name in sent}
+        for name, connection in connections.items():
+            connection.sendall(sent[name])
+        for name, connection in connections.items():
+            ended = select.poll()
+            ended.register(connection, 0)  # only that it was ended, nothing is read
+            assert ended.poll(1000 * PATIENCE), name
+            connection.close()
+        while 'route="/v1/predict/csv",status=' not in (counts := running.client.get("/metrics").text):
+            pass
+        assert 'route="/v1/predict/csv",status="499"} 1' in counts
 
 
 def test_too_many_requests_of_one_address_are_refused(hasty: Running) -> None:

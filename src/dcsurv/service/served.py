@@ -184,7 +184,6 @@ class ServedModel:
             )
         return out
 
-
     def _times_notes(self, how: How) -> list[dict[str, Any]]:
         """Say that times of a curve lie beyond the follow-up of all patients."""
         if how.times is None or how.times[-1] <= self.last:

@@ -70,10 +70,14 @@ class Running:
         self.log.seek(0)
         return self.log.read()
 
-    def connect(self) -> socket.socket:
-        """A bare connection, for what no client would send."""
+    def connect(self, buffered: int | None = None) -> socket.socket:
+        """A bare connection, for what no client would send, on which so many bytes wait for one who does not read."""
         host, _, port = self.address.removeprefix("http://").strip("/").rpartition(":")
-        made = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        made = socket.socket()
+        made.settimeout(PATIENCE)
+        if buffered is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffered)
+        made.connect((host, int(port)))
         return made
 
     def stop(self) -> int:

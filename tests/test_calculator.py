@@ -238,6 +238,72 @@ def test_a_browser_refuses_what_the_service_refuses(browser, models, folder, tmp
         assert refused == len(requests) - (1 if policy == strict else 2)
 
 
+@pytest.fixture(scope="module")
+def odd_model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model with codes for missing values, levels in other letters, and times in a small unit."""
+    folder = tmp_path_factory.mktemp("odd")
+    table = patients(120)
+    table["days"] *= 1440.0
+    table["site"] = np.array(["ΟΔΟΣ", "Straße", "Iğdır"])[np.arange(120) % 3]
+    table.loc[::9, "age"] = -9
+    table.to_csv(folder / "odd.csv", index=False)
+    fitting = ("--model", "coxph", "--evaluate", "none", "--missing-values=-9,999", "-o", folder / "m.safetensors")
+    run("fit", folder / "odd.csv", *OUTCOME, *fitting)
+    return dcsurv.load(folder / "m.safetensors")
+
+
+def test_a_browser_reads_odd_values_as_the_service_does(browser, odd_model, tmp_path):
+    served = ServedModel(odd_model, "odd", "1", "")
+    write_calculator(odd_model, tmp_path / "odd.html", name="odd")
+    one = {"age": 61.0, "stage": "I", "smoker": "yes", "site": "ΟΔΟΣ"}
+    assert set(one) == {feature["name"] for feature in served.card["features"]}
+    spelt = [
+        "οδος",
+        "οδοσ",
+        "Οδος ",
+        "\x85ΟΔΟΣ\x1c",
+        "\ufeffΟΔΟΣ",
+        "STRASSE",
+        "STRAẞE",
+        "IĞDIR",
+        "iğdır",
+        "iğdir",
+        "-9",
+    ]
+    fine = [one | {"site": text} for text in spelt] + [one | {"age": age} for age in (-9, 999.0, 1e200, 1e16, -0.0)]
+    labels = [horizon.label for horizon in served.facts.horizons]
+    assert float(labels[-1]) >= 1e6
+    requests: list[dict[str, Any]] = [
+        {"patients": fine, "horizons": ["2000000", *labels, "0.00002", "1234567"]},
+        {"patients": [one], "times": [0, served.last, served.last * 2]},
+    ]
+    wrong = [{"patients": [one | {"age": age}] * 40} for age in ("50", True, [1], {}, 1e305)]
+    with Opened(browser, tmp_path / "odd.html") as opened:
+        for request in json.loads(json.dumps(requests)):
+            assert not differences(opened.ask("predict", request), answer_of(served, request))[:5]
+        for request in wrong:
+            found = opened.ask("predict", request)["problem"]
+            assert (found["status"], found["errors"][0]["code"]) == (422, "type")
+            assert refusal_of(served, "predict", request)[0] == 422
+        for label in labels:
+            assert opened.ask("explain", {"patient": one, "horizon": label})["horizon"]["label"] == label
+
+
+def test_a_browser_refuses_numbers_that_a_model_without_ranges_cannot_compute_with(browser, tmp_path):
+    model = dcsurv.load(Path(__file__).parent / "fixtures" / "format1" / "CoxPH.safetensors")
+    served = ServedModel(model, "old", "1", "")
+    write_calculator(model, tmp_path / "old.html", name="old")
+    nobody = dict.fromkeys(feature["name"] for feature in served.card["features"])
+    fine = {"patients": [nobody | {"age": age} for age in (61.0, 1e15, -1e15)], "horizons": ["60m", "5y", "5 y", "1y"]}
+    with Opened(browser, tmp_path / "old.html") as opened:
+        assert not differences(opened.ask("predict", fine), answer_of(served, fine))
+        for age in (1.1e15, -1e100, 1e299):
+            found = opened.ask("predict", {"patients": [nobody | {"age": age}]})["problem"]
+            with pytest.raises(Problem) as caught:
+                served.asking.predict({"patients": [nobody | {"age": age}]}, 1)
+            assert (found["detail"], found["errors"]) == (caught.value.detail, caught.value.errors)
+
+
 def test_the_page_works_from_a_file_without_a_network(browser, models, folder):
     with Opened(browser, folder / "default.html", viewport={"width": 1280, "height": 1000}) as opened:
         page = opened.page

@@ -505,6 +505,11 @@ def test_durations() -> None:
     assert parse_duration("6m", "years").time == pytest.approx(0.5)
     assert parse_duration("30 d", "weeks").time == pytest.approx(30 / 7)
     assert parse_duration("2 weeks", "days").label == "2w"
+    for text in ("1900000", "1234567", "0.00002", "123456.5"):  # labels can be asked for again
+        label = parse_duration(text).label
+        assert parse_duration(label).label == label
+    assert parse_duration("1900000").label == "1900000"
+    assert parse_duration("0.000020y", "days").label == "0.00002y"
     assert [h.label for h in parse_horizons("5y, 1y,5y", "months")] == ["1y", "5y"]
     for text, words in (
         ("1y", "unit='days'"),

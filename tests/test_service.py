@@ -20,13 +20,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import dcsurv
-from dcsurv.cohort import ModelCard
+from dcsurv.cohort import ModelCard, apply_columns
 from dcsurv.datasets import load_metabric
+from dcsurv.durations import Horizon
 from dcsurv.service import Policy, Problem, model_card, read_owner_words
 from dcsurv.service.asking import Asking
 from dcsurv.service.batching import Batcher
-from dcsurv.service.limits import Rate
+from dcsurv.service.limits import Limits, Rate
 from dcsurv.service.served import ServedModel
+from dcsurv.service.streaming import FileJobs
 from serving import Running, records, serve
 from test_cli import run
 
@@ -464,6 +466,120 @@ def test_values_are_read_as_cells_of_a_table_are(cohort: tuple[pd.DataFrame, Any
     assert {row: [note["code"] for note in notes] for row, notes in found.notes.items()} == {
         0: ["missing"], 2: ["unknown_level"],
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def coded(cohort: tuple[pd.DataFrame, Any]) -> Asking:
+    """Questions to a model with codes for missing values, and without the ranges of training."""
+    from dcsurv.cohort.columns import Column
+
+    columns = [Column("age", "number", missing_values=("-9", "999")), Column("stage", "category")]
+    horizons = [Horizon("1.9e+06", 1_900_001.0), Horizon("4000000", 4e6)]
+    return Asking(
+        columns, {"stage": ["I", "II"]}, horizons, None, level=0.9, has_band=False, has_interval=False,
+        policy=Policy(), ranges=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["50", True, [1], {}, 10**400, 1e100, -1.1e15],
+    ids=["word", "truth", "list", "record", "huge", "large", "low"],
+)
+@pytest.mark.parametrize("rows", [1, 40])
+def test_what_is_no_usable_number_is_no_code_for_missing(coded: Asking, value: Any, rows: int) -> None:
+    with pytest.raises(Problem) as caught:
+        coded.predict({"patients": [{"age": value, "stage": "I"}] * rows}, 100)
+    assert caught.value.status == 422
+    assert {(one["feature"], one["code"]) for one in caught.value.errors} == {("age", "type")}
+
+
+def test_a_number_is_refused_where_a_model_without_ranges_could_not_compute_with_it() -> None:
+    model = dcsurv.load(Path(__file__).parent / "fixtures" / "format1" / "CoxPH.safetensors")
+    served = ServedModel(model, "old", "1", "")
+    nobody = {one["name"]: None for one in served.card["features"]}
+    asked = served.asking.predict({"patients": [{**nobody, "age": sign * 1e15} for sign in (1, -1)]}, 2)
+    assert np.isfinite(served.predict(asked.values, asked.how).numbers[: 2 * len(asked.how.horizons)]).all()
+    with pytest.raises(Problem, match=r"age has to be a number from -1e\+15 to 1e\+15"):
+        served.asking.predict({"patients": [{**nobody, "age": 1e100}]}, 1)
+
+
+def test_every_label_can_be_asked_for_again(coded: Asking) -> None:
+    """Also those of older files, which have an exponent; a label means the model's own time, to the last digit."""
+    for label, time in (("1.9e+06", 1_900_001.0), ("4000000", 4e6), ("5000000", 5e6)):
+        asked, horizon = coded.explain({"patient": {"age": 61, "stage": "I"}, "horizon": label})
+        assert asked.how.horizons == (horizon,) == (Horizon(label, time),)
+    asked, _, subject = coded.assess({"patient": {"age": 61, "stage": "I"}, "subject": "Patient/7"})
+    assert (len(asked), subject) == (1, "Patient/7")
+
+
+def test_one_time_under_two_names_is_answered_twice(models: Path, cohort: tuple[pd.DataFrame, Any]) -> None:
+    served = ServedModel(dcsurv.load(models / "breast@10.safetensors"), "b", "10", "")
+    question = {"patients": records(cohort[0].head(2)), "horizons": ["10y", "60m", "5y", "5 y"]}
+    asked = served.asking.predict(question, 2)
+    found = served.answer(asked, served.predict(asked.values, asked.how))
+    assert [one["label"] for one in found["horizons"]] == ["60m", "5y", "10y"]
+    for one in found["patients"]:
+        first, second, _ = one["horizons"]
+        assert first == {**second, "label": "60m"}
+
+
+def test_times_beyond_all_follow_up_carry_the_note_of_such_horizons(
+    models: Path, cohort: tuple[pd.DataFrame, Any]
+) -> None:
+    served = ServedModel(dcsurv.load(models / "adjuvant.safetensors"), "a", "1", "")
+
+    def notes(*times: float) -> list[tuple[str, str]]:
+        asked = served.asking.predict({"patients": [patient(cohort)], "times": list(times), "horizons": ["1y"]}, 1)
+        found = served.answer(asked, served.predict(asked.values, asked.how))["patients"][0]["notes"]
+        return [(one["code"], one["text"]) for one in found]
+
+    assert notes(0, served.last) == []
+    text = f"beyond all follow-up, curves held constant: times after {served.last:g}"
+    assert notes(0, served.last + 1) == [("beyond_all_follow_up", text)]
+
+
+def test_only_texts_that_a_model_knows_are_remembered(coded: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[str] = []
+
+    def counted(frame: pd.DataFrame, *given: Any) -> Any:
+        looked_up.extend(frame["stage"] if "stage" in frame else [])
+        return apply_columns(frame, *given)
+
+    monkeypatch.setattr("dcsurv.service.reading.apply_columns", counted)
+    for _ in range(2):
+        coded.predict({"patients": [{"age": 61, "stage": text} for text in ("Miller", " i", "Miller", " i")]}, 9)
+    assert looked_up == ["Miller", " i", "Miller"]
+
+
+def test_a_file_counts_until_its_thread_has_ended(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = ServedModel(dcsurv.load(models / "adjuvant.safetensors"), "a", "1", "")
+    enough = threading.Event()
+
+    def slowly(*_: Any) -> Iterator[bytes]:
+        enough.wait()
+        yield b""
+
+    monkeypatch.setattr("dcsurv.service.streaming.csv_parts", slowly)
+
+    async def ask() -> None:
+        jobs = FileJobs(Limits(files=1, seconds=0.05))
+        job = jobs.begin(served, {})
+        job.take(b"age,chemotherapy,er_positive\n61,yes,no\n")
+        with pytest.raises(Problem, match="takes too long"):
+            await job.next()
+        job.close()
+        with pytest.raises(Problem, match="Too many files"):
+            jobs.begin(served, {})
+        enough.set()
+        while True:
+            try:
+                jobs.begin(served, {}).close()
+                return
+            except Problem:
+                await asyncio.sleep(0)
+
+    asyncio.run(ask())
 
 
 def test_requests_that_wait_are_predicted_together(models: Path, cohort: tuple[pd.DataFrame, Any]) -> None:

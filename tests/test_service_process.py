@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -314,6 +315,31 @@ def test_who_is_cut_off_by_a_second_signal_is_told(folder: Path) -> None:
         assert running.process.wait(PATIENCE) == 0
         assert "stopped; 1 request was not answered." in " ".join(running.logged().split())
         assert "all that was asked" not in running.logged()
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="this system has no poll")
+def test_clients_that_do_not_read_are_ended(folder: Path) -> None:
+    """Whether the answer is a stream or one piece, and whether the connection would be closed after it."""
+    table = b"age,chemotherapy\n" + b"61.5,yes\n" * 60_000
+    months = [f"{k}m" for k in range(1, 51)]
+    large = json.dumps({"patients": [PATIENT] * 1500, "horizons": months}).encode()
+    sent = {
+        "stream": request_bytes(table, "/v1/predict/csv").replace(b"application/json", b"text/csv"),
+        "one piece": request_bytes(large),
+        "the last": request_bytes(large, more=["Connection: close"]),
+    }
+    with serve_with(folder, limits={"seconds": 3, "rate": 0}) as running:
+        connections = {name: running.connect(4096) for name in sent}
+        for name, connection in connections.items():
+            connection.sendall(sent[name])
+        for name, connection in connections.items():
+            ended = select.poll()
+            ended.register(connection, 0)  # only that it was ended, nothing is read
+            assert ended.poll(1000 * PATIENCE), name
+            connection.close()
+        while 'route="/v1/predict/csv",status=' not in (counts := running.client.get("/metrics").text):
+            pass
+        assert 'route="/v1/predict/csv",status="499"} 1' in counts
 
 
 def test_too_many_requests_of_one_address_are_refused(hasty: Running) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -65,6 +66,12 @@ def check_unit(unit: str | None) -> Unit | None:
     return found
 
 
+def number_label(number: float) -> str:
+    """Return a number of a label: up to six digits, and large and tiny ones in full, so that a label can be read."""
+    short_text = f"{number:g}"
+    return format(Decimal(repr(number)).normalize(), "f") if "e" in short_text else short_text
+
+
 def parse_duration(text: str, unit: str | None = None) -> Horizon:
     """Read a duration such as ``5y``, ``6m``, ``30d``, ``2w`` or ``365`` (in the unit of the outcome).
 
@@ -104,7 +111,7 @@ def parse_duration(text: str, unit: str | None = None) -> Horizon:
     if not (number > 0 and math.isfinite(number)):
         raise InputError(f"{text.strip()!r} is not a duration after time 0.", parameter="horizons")
     if own is None:
-        return Horizon(f"{number:g}", number)
+        return Horizon(number_label(number), number)
     known = check_unit(unit)
     if known is None:
         raise InputError(
@@ -116,7 +123,7 @@ def parse_duration(text: str, unit: str | None = None) -> Horizon:
                 unit=Parameter("unit", "days"),
             ),
         )
-    return Horizon(f"{number:g}{own[0]}", number * DAYS_IN[own] / DAYS_IN[known])
+    return Horizon(f"{number_label(number)}{own[0]}", number * DAYS_IN[own] / DAYS_IN[known])
 
 
 def parse_horizons(text: str, unit: str | None = None) -> list[Horizon]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dcsurv.durations import Horizon, describe_time, find_unit, parse_duration
+from dcsurv.durations import Horizon, describe_time, find_unit, number_label, parse_duration
 from dcsurv.nonparametric import censoring_curve
 from dcsurv.target import BoolArray, FloatArray, Outcome, make_outcome
 
@@ -169,14 +169,14 @@ def choose_horizons(y: Any, unit: str | None, last: float) -> list[Horizon]:
 
     quartiles = default_horizons(y)
     if find_unit(unit) is None:
-        rounded = [Horizon(f"{number:g}", number) for number in (_two_digits(q) for q in quartiles)]
+        rounded = [Horizon(number_label(number), number) for number in (_two_digits(q) for q in quartiles)]
     else:
         possible = [parse_duration(text, unit) for text in _ROUND]
         rounded = [min(possible, key=lambda h, q=q: abs(math.log(h.time / q))) for q in quartiles]  # type: ignore[misc]
     kept = {horizon.time: horizon for horizon in rounded if 0 < horizon.time <= last}
     if not kept:
         number = _two_digits(float(np.median(quartiles)))
-        return [Horizon(f"{number:g}", number)]
+        return [Horizon(number_label(number), number)]
     return [kept[time] for time in sorted(kept)]
 
 

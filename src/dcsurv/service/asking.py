@@ -110,18 +110,25 @@ class Asking:
             errors.append(field_error("/times", "points", detail))
         return self._patients(patients, [f"/patients/{k}" for k in range(len(patients))], how, errors)
 
-    def explain(self, document: Any, *, assess: bool = False) -> tuple[Asked, Horizon, str | None]:
-        """Read a request about one patient; return the patient, the horizon, and the subject of an assessment."""
-        asked = _record(document, _ASSESS if assess else _EXPLAIN, ("patient",))
+    def explain(self, document: Any) -> tuple[Asked, Horizon]:
+        """Read a request for an explanation; return the patient and the horizon."""
+        return self._one_patient(_record(document, _EXPLAIN, ("patient",)), [])
+
+    def assess(self, document: Any) -> tuple[Asked, Horizon, str | None]:
+        """Read a request for a risk assessment; return the patient, the horizon and the subject."""
+        asked = _record(document, _ASSESS, ("patient",))
         errors: list[FieldFault] = []
-        horizon = asked.get("horizon")
-        chosen = None if horizon is None else self._horizon(horizon, "/horizon", errors)
         subject = asked.get("subject")
         if subject is not None and not (isinstance(subject, str) and 0 < len(subject.strip()) <= LONGEST_TEXT):
             errors.append(field_error("/subject", "type", "subject has to be a reference such as Patient/123."))
+        return *self._one_patient(asked, errors), subject
+
+    def _one_patient(self, asked: Mapping[str, Any], errors: list[FieldFault]) -> tuple[Asked, Horizon]:
+        horizon = asked.get("horizon")
+        chosen = None if horizon is None else self._horizon(horizon, "/horizon", errors)
         at = chosen or self._horizons[-1]
         how = How((at,), None, self._level if self._has_band else None, None)
-        return self._patients([asked["patient"]], ["/patient"], how, errors), at, subject
+        return self._patients([asked["patient"]], ["/patient"], how, errors), at
 
     def how(self, asked: Mapping[str, Any], errors: list[FieldFault]) -> How:
         """Return what is to be predicted."""
@@ -179,13 +186,15 @@ class Asking:
             errors.append(field_error("/horizons", "type", text))
             return self._horizons
         found = [self._horizon(one, f"/horizons/{k}", errors) for k, one in enumerate(given)]
-        return tuple(sorted({one.time: one for one in found if one is not None}.values(), key=lambda one: one.time))
+        # 5y and 60m are one time under two names, and both are answered.
+        return tuple(sorted(dict.fromkeys(one for one in found if one is not None), key=lambda one: one.time))
 
     def _horizon(self, text: Any, pointer: str, errors: list[FieldFault]) -> Horizon | None:
         try:
             if not isinstance(text, str) or len(text) > LONGEST_TEXT:
                 raise InputError("a horizon has to be a text such as 5y or 365.")
-            found = parse_duration(text, self._unit)
+            own = next((one for one in self._horizons if one.label == text), None)
+            found = own or parse_duration(text, self._unit)  # a label of the model means its horizon to the last bit
             if found.time > LATEST:
                 raise InputError(f"a horizon can be at most {LATEST:g} in the model's unit.")
             return found

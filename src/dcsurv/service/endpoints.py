@@ -97,7 +97,7 @@ class Endpoints:
         served = self._model(request)
         content = await self._receiving.body(request, _JSON)
         async with self._work(len(content)):
-            asked, horizon, _ = served.asking.explain(self._receiving.decoded(content))
+            asked, horizon = served.asking.explain(self._receiving.decoded(content))
             return _json(await self._reasons.explain(served, asked, horizon))
 
     async def assess(self, request: Request) -> Response:
@@ -105,7 +105,7 @@ class Endpoints:
         served = self._model(request)
         content = await self._receiving.body(request, _JSON)
         async with self._work(len(content)):
-            asked, horizon, subject = served.asking.explain(self._receiving.decoded(content), assess=True)
+            asked, horizon, subject = served.asking.assess(self._receiving.decoded(content))
             found = await self._batcher.predict(served, asked)
         self._count(served, 1)
         patient = served.patients(asked, found)[0]

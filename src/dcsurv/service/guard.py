@@ -182,7 +182,7 @@ class Guard:
                 self._check(scope, headers, begun)
                 await self._app(scope, receive, answer)
             except ClientGone:
-                status = status or 499
+                status = 499
             except Exception as error:
                 if status:  # an answer that has begun is not ended: the connection is
                     _log.error("request %s failed on the way: %s", number.decode(), without_values(error))

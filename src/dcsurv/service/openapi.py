@@ -9,7 +9,7 @@ from dcsurv.durations import find_unit
 from dcsurv.service.asking import LATEST, MOST_HORIZONS, MOST_TIMES
 from dcsurv.service.limits import Limits
 from dcsurv.service.problems import MEDIA_TYPE
-from dcsurv.service.reading import LARGEST_NUMBER, LONGEST_TEXT
+from dcsurv.service.reading import LARGEST_NUMBER, LARGEST_WITHOUT_RANGE, LONGEST_TEXT
 from dcsurv.service.served import ServedModel
 
 Schema = dict[str, Any]
@@ -95,7 +95,10 @@ def openapi(served: ServedModel, limits: Limits, *, needs_token: bool) -> Schema
         "info": {
             "title": served.card["title"] or f"dcsurv: {served.name}",
             "version": __version__,
-            "description": f"Predictions of {served.name}, version {served.version} ({served.card['model']}).",
+            "description": (
+                f"Predictions of {served.name}, version {served.version} ({served.card['model']}). Of a name that a "
+                "JSON object has twice, the last one counts."
+            ),
         },
         "paths": paths,
         "components": {
@@ -177,7 +180,8 @@ def _feature(one: dict[str, Any], served: ServedModel) -> Schema:
     about = ", ".join(text for text in (one["label"], one["unit"], one["help"]) if text)
     out: Schema = {"description": about} if about else {}
     if one["kind"] == "number":
-        out |= {"type": ["number", *maybe], "minimum": -LARGEST_NUMBER, "maximum": LARGEST_NUMBER}
+        largest = LARGEST_WITHOUT_RANGE if one["low"] is None else LARGEST_NUMBER
+        out |= {"type": ["number", *maybe], "minimum": -largest, "maximum": largest}
         if one["low"] is not None:
             if policy.out_of_range == "refuse":
                 out |= {"minimum": one["low"], "maximum": one["high"]}

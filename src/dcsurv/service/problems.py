@@ -17,7 +17,7 @@ class Problem(Exception):
     status : int
         Of HTTP.
     detail : str
-        What was wrong and what to do, without any value of a patient.
+        What was wrong and what to do. It may name a value that was sent, and goes to the sender alone: never to a log.
     errors : sequence of dict, default ()
         One per field: ``pointer``, ``feature``, ``code``, ``detail``.
     headers : mapping or None, default None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +18,10 @@ from dcsurv.service.policy import Policy
 from dcsurv.service.problems import field_error
 
 LONGEST_TEXT = 200
-# Beyond this no measurement is, and sums of such numbers would overflow.
-LARGEST_NUMBER = 1e300
-# Different texts of a column whose meaning is remembered.
+# Beyond this no measurement is, and sums of such numbers would overflow. Where it is known what training patients had, a
+# far value is predicted as the edge of their range; where it is not, models have to compute with the value itself.
+LARGEST_NUMBER, LARGEST_WITHOUT_RANGE = 1e300, 1e15
+# Spellings of levels that are remembered.
 _REMEMBERED = 4096
 _NUMBERS: Final = {int, float, type(None)}
 
@@ -98,10 +98,12 @@ class FeatureReader:
     ) -> None:
         self.name, self._column, self._levels, self._policy = column.name, column, levels, policy
         self._features, self._ranges = features, ranges
-        self._meaning = lru_cache(_REMEMBERED)(self._look_up)
+        self._spelt: dict[str, Any] = {}
         self._place = -1
-        self._low, self._high = -LARGEST_NUMBER, LARGEST_NUMBER
+        self._largest = LARGEST_WITHOUT_RANGE
+        self._low, self._high = -self._largest, self._largest
         if ranges is not None and column.name in ranges.names:
+            self._largest = LARGEST_NUMBER
             self._place = ranges.names.index(column.name)
             self._low, self._high = float(ranges.low[self._place]), float(ranges.high[self._place])
         self._is_number = column.kind == "number"
@@ -121,11 +123,12 @@ class FeatureReader:
                 found = np.array([self._one_number(value) for value in values])
         else:
             found = np.array([self._one_number(value) for value in values])
+        meant = found
         if self._column.missing_values:
-            typed, _ = apply_columns(pd.DataFrame({self.name: found}), [self._column])
-            meant = typed[self.name].to_numpy(np.float64)
-        else:
-            meant = found
+            finite = np.isfinite(found)  # what is no number is no code either
+            typed, _ = apply_columns(pd.DataFrame({self.name: found[finite]}), [self._column])
+            meant = found.copy()
+            meant[finite] = typed[self.name].to_numpy(np.float64)
         odd = ~((meant >= self._low) & (meant <= self._high))
         if odd.any():
             for row in np.flatnonzero(odd).tolist():
@@ -144,13 +147,18 @@ class FeatureReader:
             return math.inf
 
     def _say_of_number(self, row: int, value: Any, found: float, meant: float, said: Said) -> None:
-        if value is None or math.isnan(meant):
+        if value is None:
             self._say_missing(row, said)
-        elif not abs(found) <= LARGEST_NUMBER:
+        elif math.isinf(found):
             text = f"{self.name} has to be a finite number, or null if it is not known."
             said.fault(row, "type", text, self.name)
+        elif math.isnan(meant):
+            self._say_missing(row, said)
+        elif abs(found) > self._largest:
+            limits = f"from -{self._largest:g} to {self._largest:g}"
+            said.fault(row, "type", f"{self.name} has to be a number {limits}, or null if it is not known.", self.name)
         else:
-            assert self._ranges is not None  # without ranges only what is not finite is odd
+            assert self._ranges is not None  # without ranges nothing else is odd
             cell = self._ranges.cell(self._place, meant)
             far = bool(self._ranges.are_far(np.array([self._place]), np.array([meant]))[0])
             if self._policy.out_of_range == "refuse":
@@ -174,7 +182,8 @@ class FeatureReader:
                 return out
             except KeyError:
                 pass
-        out[:] = [self._word(row, value, said) for row, value in enumerate(values)]
+        meanings: dict[str, tuple[Any, bool]] = {}
+        out[:] = [self._word(row, value, said, meanings) for row, value in enumerate(values)]
         return out
 
     def _known_words(self, levels: Sequence[str]) -> dict[Any, Any]:
@@ -185,7 +194,7 @@ class FeatureReader:
             out |= {True: self._look_up("yes")[0], False: self._look_up("no")[0]}
         return {word: level for word, level in out.items() if level is not None}
 
-    def _word(self, row: int, value: Any, said: Said) -> Any:
+    def _word(self, row: int, value: Any, said: Said, meanings: dict[str, tuple[Any, bool]]) -> Any:
         if value is None:
             return self._say_missing(row, said)
         if self._column.kind == "yes/no" and isinstance(value, bool):
@@ -195,7 +204,9 @@ class FeatureReader:
             text = f"{self.name} has to be {wanted} {listed(self._levels or (), 12)}, or null if it is not known."
             said.fault(row, "type", text, self.name)
             return None
-        level, known = self._meaning(value)
+        if value not in meanings:
+            meanings[value] = self._meaning(value)
+        level, known = meanings[value]
         if known:
             return self._say_missing(row, said) if level is None else level
         text = f"{self.name} {value!r} is unknown to the model"
@@ -214,6 +225,15 @@ class FeatureReader:
             text = f"{self.name} is not known; the model goes by patients of whom nothing is said about it"
             said.add(row, note("missing", text, self.name))
             said.nothing(row, self._features)
+
+    def _meaning(self, value: str) -> tuple[Any, bool]:
+        """Return what a text means; only texts that the model knows are remembered, so that no other one is kept."""
+        if value in self._spelt:
+            return self._spelt[value], True
+        level, known = self._look_up(value)
+        if known and len(self._spelt) < _REMEMBERED:
+            self._spelt[value] = level
+        return level, known
 
     def _look_up(self, value: str) -> tuple[Any, bool]:
         """Return what a cell of a table with this text means, None if nothing, and whether the model knows it."""

@@ -152,6 +152,7 @@ class ServedModel:
         late = [one.label for one in how.horizons if one.time > self.last]
         times = np.array([one.time for one in how.horizons])
         beyond = (found.numbers[-1][:, None] < times).sum(axis=1).tolist()
+        after = self._times_notes(how)
         out = []
         for row, numbers in enumerate(found.numbers.T.tolist()):
             risks = numbers[wide * count : (wide + 1) * count]
@@ -167,8 +168,8 @@ class ServedModel:
                     for label, risk, survival, lower, upper in ends
                 ]
             notes = asked.notes.get(row, [])
-            if late or beyond[row]:
-                notes = [*notes, *_follow_up_notes(labels, late, beyond[row])]
+            if late or beyond[row] or after:
+                notes = [*notes, *_follow_up_notes(labels, late, beyond[row]), *after]
             out.append(
                 {
                     "horizons": horizons,
@@ -182,6 +183,13 @@ class ServedModel:
                 }
             )
         return out
+
+    def _times_notes(self, how: How) -> list[dict[str, Any]]:
+        """Say that times of a curve lie beyond the follow-up of all patients."""
+        if how.times is None or how.times[-1] <= self.last:
+            return []
+        text = f"beyond all follow-up, curves held constant: times after {self.last:.6g}"
+        return [note("beyond_all_follow_up", text)]
 
 
 def _curve(curve: tuple[FloatArray, ...], row: int) -> dict[str, Any]:

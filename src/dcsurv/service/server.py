@@ -10,6 +10,7 @@ import gc
 import logging
 import signal
 import socket
+import struct
 import sys
 import uuid
 import warnings
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 # Bytes of the head of a request, and seconds in which a connection that was ended has to take its last bytes.
 _LONGEST_HEAD: Final = 65_536
 _LAST_BYTES: Final = 5.0
+# Bytes of answers that may wait for a client; from more on, all of them have to be taken in time.
+_WAITING: Final = 16_384
+# For how long a system goes on to send what a closed connection has left: it is ended with a reset.
+_NOT_AT_ALL: Final = struct.pack("ii", 1, 0)
 # Seconds in which a stopping service still answers on connections that were idle: a request may be on its way.
 _LAST_REQUEST: Final = 0.5
 # Open files beside connections, and connections that wait to be accepted.
@@ -62,6 +67,7 @@ class PatientConnection(HttpToolsProtocol):
         self._limits, self._counts = limits, counts
         self._since = self.loop.time()  # when the wait for a request began
         self._timer: asyncio.TimerHandle | None = None
+        self._sending: asyncio.TimerHandle | None = None
         self._head: int | None = None  # bytes of a head that is on its way
         self._stopping = False
 
@@ -71,12 +77,24 @@ class PatientConnection(HttpToolsProtocol):
         if len(self.connections) > self._limits.connections:
             transport.abort()
         else:
+            transport.set_write_buffer_limits(_WAITING, 0)
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timers."""
         self._wait_no_more()
+        self._all_is_taken()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to wait until the client takes what is sent, also on a connection that is closing."""
+        super().pause_writing()
+        self._sending = self.loop.call_later(self._limits.seconds, self._cut)
+
+    def resume_writing(self) -> None:
+        """End that wait."""
+        self._all_is_taken()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take in what came, as long as heads stay short and come in time."""
@@ -104,6 +122,12 @@ class PatientConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self._stopping:
             self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """Go on, or see to it that a connection which ends with this answer does end."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.loop.call_later(self._limits.seconds, self._cut)
 
     def shutdown(self) -> None:
         """End when what was asked is answered, also what is asked at this moment."""
@@ -139,6 +163,11 @@ class PatientConnection(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def _all_is_taken(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+
     def _too_late(self) -> None:
         self._timer = None
         if self._head:
@@ -171,7 +200,15 @@ class PatientConnection(HttpToolsProtocol):
         """Close, and do not wait for long until the last bytes are taken."""
         if not self.transport.is_closing():
             self.transport.close()
-            self.loop.call_later(_LAST_BYTES, self.transport.abort)
+            self.loop.call_later(_LAST_BYTES, self._cut)
+
+    def _cut(self) -> None:
+        """End a connection at once; the system, too, lets go of bytes that nobody takes."""
+        if self not in self.connections:
+            return  # its number may be that of another connection by now
+        if sys.platform != "win32":
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOT_AT_ALL)
+        self.transport.abort()
 
 
 def _too_long() -> Problem:

@@ -113,11 +113,11 @@ class FileJob:
             raise Problem(503, "The file takes too long.", headers={"Retry-After": "60"}) from None
 
     def close(self) -> None:
-        """Let go of the file, after what the thread is at."""
+        """Let go of the file, after what the thread is at; all is over only then."""
         self._pool.submit(self._parts.close)
-        self._pool.submit(self._file.close)
+        last = asyncio.get_running_loop().run_in_executor(self._pool, self._file.close)
+        last.add_done_callback(lambda _: self._ended())
         self._pool.shutdown(wait=False)
-        self._ended()
 
 
 class FileAnswer(Response):

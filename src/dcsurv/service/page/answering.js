@@ -96,8 +96,16 @@ const dcsurvAnswering = (() => {
           upper: found.curve.upper ? part(found.curve.upper, times.length) : null,
         },
         usable: !asked.unusable.has(row),
-        notes: [...asked.notes[row], ...this.followUpNotes(horizons, followedTo)],
+        notes: [...asked.notes[row], ...this.followUpNotes(horizons, followedTo), ...this.timesNotes(times)],
       };
+    }
+
+    /** Say that times of a curve lie beyond the follow-up of all patients. */
+    timesNotes(times) {
+      const last = this.card.last_time;
+      if (times === null || times.at(-1) <= last) return [];
+      const text = `beyond all follow-up, curves held constant: times after ${shortNumber(last)}`;
+      return [note("beyond_all_follow_up", text, {})];
     }
 
     /** Say which horizons lie beyond the follow-up of such patients, and which beyond that of all. */

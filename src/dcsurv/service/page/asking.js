@@ -1,7 +1,7 @@
 "use strict";
 // What is asked of the model in the page: requests read field by field, and refused as service/asking.py refuses them.
 const dcsurvAsking = (() => {
-  const { FeatureReader, LONGEST_TEXT, Said, escaped, fieldError, listed, quoted, shortNumber } = dcsurvReading;
+  const { FeatureReader, LONGEST_TEXT, Said, escaped, fieldError, labelNumber, listed, quoted, shortNumber } = dcsurvReading;
   const MOST_PATIENTS = 10000, MOST_HORIZONS = 50, MOST_TIMES = 1000, MOST_POINTS = 1e6, LATEST = 1e12, SHOWN = 20;
   const PREDICT = ["patients", "horizons", "times", "bands", "level", "interval"];
   const EXPLAIN = ["patient", "horizon"];
@@ -56,7 +56,7 @@ const dcsurvAsking = (() => {
     if (own && !unit) return wrong(`${quoted(text.trim())} names a unit, but it is not known what times are measured in.`);
     const time = own ? (number * DAYS_IN[own]) / DAYS_IN[unit] : number;
     if (time > LATEST) return wrong(`a horizon can be at most ${shortNumber(LATEST)} in the model's unit.`);
-    return { label: shortNumber(number) + (own ? own[0] : ""), time };
+    return { label: labelNumber(number) + (own ? own[0] : ""), time };
   }
 
   /** Reads the requests to the model that a card describes. */
@@ -87,7 +87,7 @@ const dcsurvAsking = (() => {
       const asked = checkedRecord(document, EXPLAIN, "patient");
       const errors = [];
       const horizon = given(asked, "horizon");
-      const chosen = horizon === null ? this.card.horizons.at(-1) : horizonOf(horizon, this.unit, "/horizon", errors);
+      const chosen = horizon === null ? this.card.horizons.at(-1) : this.horizon(horizon, "/horizon", errors);
       return { ...this.patients([asked.patient], ["/patient"], errors), horizon: chosen };
     }
 
@@ -143,8 +143,15 @@ const dcsurvAsking = (() => {
         errors.push(fieldError("/horizons", "type", text));
         return this.card.horizons;
       }
-      const found = asked.map((one, k) => horizonOf(one, this.unit, `/horizons/${k}`, errors)).filter(Boolean);
-      return [...new Map(found.map((one) => [one.time, one])).values()].sort((a, b) => a.time - b.time);
+      const found = asked.map((one, k) => this.horizon(one, `/horizons/${k}`, errors)).filter(Boolean);
+      // 5y and 60m are one time under two names, and both are answered.
+      return [...new Map(found.map((one) => [`${one.label} ${one.time}`, one])).values()].sort((a, b) => a.time - b.time);
+    }
+
+    /** Return the horizon that a text means; a label of the model means its horizon to the last bit. */
+    horizon(text, pointer, errors) {
+      const own = this.card.horizons.find((one) => one.label === text);
+      return own ? { label: own.label, time: own.time } : horizonOf(text, this.unit, pointer, errors);
     }
 
     times(asked, errors) {

@@ -2,12 +2,14 @@
 // The values of features as a request has them: what the model takes, and what is to be said of it. The rules, the codes
 // and the sentences are those of service/reading.py.
 const dcsurvReading = (() => {
-  const LONGEST_TEXT = 200, LARGEST_NUMBER = 1e300;
+  const LONGEST_TEXT = 200, LARGEST_NUMBER = 1e300, LARGEST_WITHOUT_RANGE = 1e15;
 
   const fieldError = (pointer, code, detail, feature = null) => ({ pointer, feature, code, detail });
   const escaped = (name) => name.replaceAll("~", "~0").replaceAll("/", "~1");
   const quoted = (text) => (text.includes("'") && !text.includes('"') ? `"${text}"` : `'${text.replaceAll("'", "\\'")}'`);
-  const words = (text) => text.split(/\s+/).filter(Boolean).join(" ");
+  // Blanks as Python has them: with some separators that are none here, and without the mark at the start of a file.
+  const BLANKS = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/;
+  const words = (text) => text.split(BLANKS).filter(Boolean).join(" ");
 
   function listed(items, limit = 12) {
     const shown = items.slice(0, limit).map(quoted).join(", ");
@@ -27,8 +29,21 @@ const dcsurvReading = (() => {
     return `${Number(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
   }
 
+  /** Write the number of a label: up to six digits, and large and tiny ones in full, so that a label can be read. */
+  function labelNumber(value) {
+    if (!shortNumber(value).includes("e")) return shortNumber(value);
+    const [mantissa, exponent] = String(value).split("e-");
+    return exponent ? `0.${"0".repeat(exponent - 1)}${mantissa.replace(".", "")}` : mantissa;
+  }
+
+  // Letters that Python's casefold takes otherwise than the way through capitals does.
+  const UNCASED = new Map([["ı", "ı"], ["ẞ", "ss"]]);
+
   /** What spellings of one level have in common: no case, no needless blanks, composed accents. */
-  const fold = (text) => words(text.normalize("NFC").toUpperCase().toLowerCase());
+  function fold(text) {
+    const letters = [...text.normalize("NFC")].map((one) => UNCASED.get(one) ?? one.toUpperCase().toLowerCase());
+    return words(letters.join("")).replaceAll("ς", "σ");
+  }
 
   /** What is said of the patients of a request while their values are read. */
   class Said {
@@ -55,6 +70,8 @@ const dcsurvReading = (() => {
   class FeatureReader {
     constructor(feature, reading, policy, features) {
       Object.assign(this, { name: feature.name, feature, reading, policy, features });
+      // Folded here, too, so that texts meet them by one rule.
+      this.known = new Map(Object.entries(reading.words).map(([word, level]) => [fold(word), level]));
     }
 
     /** Return the value of a patient as the model takes it, null if it is missing. */
@@ -75,11 +92,17 @@ const dcsurvReading = (() => {
     }
 
     number(row, value, said) {
-      if (typeof value !== "number" || !(Math.abs(value) <= LARGEST_NUMBER)) {
+      if (typeof value !== "number" || !Number.isFinite(value)) {
         said.fault(row, "type", `${this.name} has to be a finite number, or null if it is not known.`, this.name);
         return null;
       }
       if (this.reading.missing_values.includes(String(value))) return this.missing(row, said);
+      const largest = this.feature.low === null ? LARGEST_WITHOUT_RANGE : LARGEST_NUMBER;
+      if (Math.abs(value) > largest) {
+        const limits = `from -${shortNumber(largest)} to ${shortNumber(largest)}`;
+        said.fault(row, "type", `${this.name} has to be a number ${limits}, or null if it is not known.`, this.name);
+        return null;
+      }
       const { low, high, far_low: farLow, far_high: farHigh } = this.feature;
       if (low === null || (value >= low && value <= high)) return value;
       const far = farLow !== null && (value < farLow || value > farHigh);
@@ -100,7 +123,7 @@ const dcsurvReading = (() => {
     word(row, given, said) {
       const { kind, levels } = this.reading;
       const value = kind === "yes/no" && typeof given === "boolean" ? (given ? "yes" : "no") : given;
-      if (typeof value !== "string" || value.length > LONGEST_TEXT) {
+      if (typeof value !== "string" || [...value].length > LONGEST_TEXT) {
         const wanted = kind === "yes/no" ? "true, false or one of" : "one of";
         const text = `${this.name} has to be ${wanted} ${listed(levels)}, or null if it is not known.`;
         said.fault(row, "type", text, this.name);
@@ -121,7 +144,7 @@ const dcsurvReading = (() => {
 
     /** Return the level that a text means, null if it means that nothing is known, undefined if it is unknown. */
     meaning(text) {
-      const { kind, levels, missing_values: missing, words: known } = this.reading;
+      const { kind, levels, missing_values: missing } = this.reading;
       const plain = /^[+-]?\d+\.0+$/.test(text) ? text.split(".")[0] : text; // "1.0" and "1" are the same
       if (missing.includes(plain)) return null;
       if (levels.includes(plain)) return plain;
@@ -130,9 +153,9 @@ const dcsurvReading = (() => {
       if (kind === "category" && folded.length === 2 && folded[0] === folded[1]) {
         return levels.find((level) => words(level) === words(plain));
       }
-      return Object.hasOwn(known, folded) ? known[folded] : undefined;
+      return this.known.get(folded);
     }
   }
 
-  return { FeatureReader, LONGEST_TEXT, Said, escaped, fieldError, listed, note, quoted, shortNumber };
+  return { FeatureReader, LONGEST_TEXT, Said, escaped, fieldError, fold, labelNumber, listed, note, quoted, shortNumber };
 })();

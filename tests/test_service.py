@@ -543,7 +543,7 @@ def test_only_texts_that_a_model_knows_are_remembered(coded: Asking, monkeypatch
     looked_up: list[str] = []
 
     def counted(frame: pd.DataFrame, *given: Any) -> Any:
-        looked_up.extend(frame["stage"] if "stage" in frame else [])
+        looked_up.extend(frame.get("stage", []))
         return apply_columns(frame, *given)
 
     monkeypatch.setattr("dcsurv.service.reading.apply_columns", counted)

@@ -18,7 +18,7 @@ from dcsurv.service.policy import Policy
 from dcsurv.service.problems import field_error
 
 LONGEST_TEXT = 200
-# Beyond this no measurement is, and sums of such numbers would overflow. Where it is known what training patients had, a
+# Beyond this no measurement is, and sums would overflow. Where it is known what training patients had, a
 # far value is predicted as the edge of their range; where it is not, models have to compute with the value itself.
 LARGEST_NUMBER, LARGEST_WITHOUT_RANGE = 1e300, 1e15
 # Spellings of levels that are remembered.

@@ -194,7 +194,7 @@ def serve(
     often = f"{bounds.rate:g} requests" if bounds.rate else "any number of requests"
 
     def ready() -> None:
-        shell.say(f"{address} answers: {store.describe()}.")
+        shell.say(f"Open {address} in a browser. {store.describe()}.")
         shell.say(
             f"Limits: {bounds.max_rows:,} patients and {limits.max_body} MB per request, {limits.max_file} MB per "
             f"file, {bounds.seconds:g} s per answer, {often} per second and address, {bounds.concurrent} at once."

@@ -77,7 +77,11 @@ class Running:
         made.settimeout(PATIENCE)
         if buffered is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffered)
-        made.connect((host, int(port)))
+        try:
+            made.connect((host, int(port)))
+        except OSError:
+            made.close()
+            raise
         return made
 
     def stop(self) -> int:

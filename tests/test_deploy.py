@@ -129,7 +129,7 @@ def test_the_container_starts_and_is_found_healthy(tmp_path: Path) -> None:
     with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as service:
         try:
             assert service.stdout is not None
-            ready = re.search(r":(\d+)/ answers", service.stdout.readline())
+            ready = re.search(r":(\d+)/ in a browser", service.stdout.readline())
             assert ready is not None
             check = [sys.executable, *(word.replace(steps["EXPOSE"], ready[1]) for word in health[1:])]
             assert subprocess.run(check, timeout=GUARD).returncode == 0

@@ -13,9 +13,9 @@ import pytest
 import dcsurv
 from dcsurv.cohort import Cohort, CohortError, check_cohort
 from dcsurv.experiments.tuning import trials
-from dcsurv.models import network, together
 from dcsurv.search_space import TuningError
 from dcsurv.target import check_groups
+from dcsurv.training import loop
 from dcsurv.trees import growing
 from dcsurv.validation import running
 from test_cli import run
@@ -48,7 +48,7 @@ def splits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any]]:
         return split
 
     for module, name in (
-        (network, "validation_split"), (together, "validation_split"), (trials, "fold_indices"),
+        (loop, "validation_split"), (trials, "fold_indices"),
         (running, "fold_indices"), (dcsurv.calibration.ensemble, "fold_indices"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, recorded(getattr(module, name)))

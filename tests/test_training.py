@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -173,3 +175,28 @@ def test_history_plots_and_summarises() -> None:
     np.testing.assert_allclose(axes.lines[1].get_ydata(), history.validation_loss)
     assert history.summary() == {"epochs": 3, "best_epoch": 2, "best_loss": 1.5, "stopped_by": "patience"}
     matplotlib.pyplot.close("all")
+
+
+def test_torch_is_imported_by_the_first_network_and_with_the_threads_of_its_block() -> None:
+    """Who needs no network does not wait for torch; whoever imports it inside of a block gets one thread there."""
+    code = """
+import sys
+import dcsurv.calibration, dcsurv.experiments, dcsurv.explanation, dcsurv.metrics, dcsurv.report, dcsurv.validation
+from dcsurv.datasets import simulate
+from dcsurv.models.tensors import torch
+from dcsurv.training import one_thread, watch
+cohort = simulate("independent", 200)
+with one_thread():
+    dcsurv.CoxPH().fit(cohort.X, cohort.y).predict_survival_function(cohort.X)
+    assert "torch" not in sys.modules
+    with one_thread():
+        print(torch.get_num_threads())
+    print(torch.get_num_threads())
+print(torch.get_num_threads())
+with one_thread():
+    print(torch.get_num_threads())
+print(torch.get_num_threads())
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["1", "1", "3", "1", "3"], done.stderr

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
-import torch
 
 from dcsurv.arithmetic import Value
 from dcsurv.arithmetic.functions import normal_tail
+from dcsurv.models.tensors import torch
 from dcsurv.target import BoolArray, FloatArray
 
 # log f or log S of z, by event, and its first and second derivatives.

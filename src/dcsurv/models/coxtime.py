@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
-from dcsurv.losses import case_control
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import read_times, relative_risk, risk_arithmetic, thinned
 from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
 from dcsurv.models.ranges import Range, WholeNumber
-from dcsurv.networks import MLP
+from dcsurv.models.tensors import losses, networks, torch, training
 from dcsurv.persistence import Arrays, Header, read_array
 from dcsurv.plain import Finite, Positive, declared
 from dcsurv.search_space import Choice, Int
 from dcsurv.target import FloatArray, Outcome
-from dcsurv.training import BatchLoss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 _VALIDATION_CONTROLS = 10
 
@@ -82,10 +82,10 @@ class CoxTime(NetworkEstimator):
         "layer_size": WholeNumber(1),
     }
 
-    def build_network(self) -> nn.Module:
-        return MLP(self.n_inputs_ + 1, self.layers, self.layer_size, dropout=self.dropout, output_bias=False)
+    def build_network(self) -> Module:
+        return networks.MLP(self.n_inputs_ + 1, self.layers, self.layer_size, dropout=self.dropout, output_bias=False)
 
-    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
+    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> training.BatchLoss:
         self.time_mean_, self.time_scale_ = float(y["time"].mean()), float(y["time"].std()) or 1.0
         time = torch.as_tensor(self._scaled(y["time"]), device=X.device)
         draw = _Controls(y["time"], parts, weight, X.device)
@@ -93,7 +93,7 @@ class CoxTime(NetworkEstimator):
         every_row = torch.arange(len(y), device=X.device)
         fixed_controls = torch.stack([draw(every_row) for _ in range(_VALIDATION_CONTROLS)], dim=1)
 
-        def loss(network: nn.Module, rows: Tensor) -> Tensor:
+        def loss(network: Module, rows: Tensor) -> Tensor:
             if network.training:
                 controls = draw(rows)
             else:
@@ -103,7 +103,7 @@ class CoxTime(NetworkEstimator):
             both = X.index_select(0, torch.cat([rows, controls]))
             at = time.index_select(0, rows).repeat(2)
             case, control = network(torch.cat([both, at.unsqueeze(1)], dim=1)).chunk(2)
-            return case_control(case, control, None if weight is None else weight.index_select(0, rows))
+            return losses.case_control(case, control, None if weight is None else weight.index_select(0, rows))
 
         return loss
 
@@ -140,7 +140,7 @@ class CoxTime(NetworkEstimator):
         return np.exp(-np.cumsum(self.increments_ * self._risk(X, self.times_), axis=1))
 
     def survival_arithmetic(self, prepared: Value) -> Value:
-        log_risk = MLP.arithmetic_of(self.network_, prepared, self._scaled(self.times_).astype(np.float64))
+        log_risk = networks.MLP.arithmetic_of(self.network_, prepared, self._scaled(self.times_).astype(np.float64))
         return (-(risk_arithmetic(log_risk) * self.increments_).running_sum()).exp()
 
     def numbers_per_row(self) -> int:

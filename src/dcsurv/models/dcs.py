@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from dcsurv.grid import Spacing
 from dcsurv.kinds import ModelKind, register
-from dcsurv.losses import calibrated_ranking, censoring_node_weight, likelihood_ranking, survival_from_logits
 from dcsurv.models.base import Features
 from dcsurv.models.encoder_decoder import (
     PAPER_RECURRENT,
@@ -23,11 +20,15 @@ from dcsurv.models.encoder_decoder import (
 )
 from dcsurv.models.network import QUICK, Parts
 from dcsurv.models.ranges import Number, Range, WholeNumber
-from dcsurv.networks import EncoderDecoder
+from dcsurv.models.tensors import losses, networks, torch
 from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
 from dcsurv.persistence import Header
 from dcsurv.search_space import Choice, Float, Int, Space, When
 from dcsurv.target import FloatArray, IntArray, Outcome
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 # The paper's names of its three grids.
 _SPACINGS: dict[str, Spacing] = {"quant": "quantile", "log": "log", "linear": "linear"}
@@ -122,19 +123,19 @@ class DCS(EncoderDecoderEstimator):
             "feature_bins": self.feature_bins,
         }
 
-    def prepare_network(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+    def prepare_network(self, network: Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         super().prepare_network(network, X, y, weight)
-        assert isinstance(network, EncoderDecoder)
+        assert isinstance(network, networks.EncoderDecoder)
         if network.embedding is not None:
             network.embedding.set_bins(X)
 
     def end_training(self, y: Outcome, summary: dict[str, Any], *, weighted: bool) -> None:
         super().end_training(y, summary, weighted=weighted)
         network = self.network_
-        assert isinstance(network, EncoderDecoder)
+        assert isinstance(network, networks.EncoderDecoder)
         if network.embedding is not None and len(network.encoder):
             first = network.encoder[0]
-            assert isinstance(first, nn.Linear)
+            assert isinstance(first, torch.nn.Linear)
             network.embedding.coarsen(first)
 
     @property
@@ -186,7 +187,7 @@ class DCS(EncoderDecoderEstimator):
 
         def weights(batch: Tensor) -> Tensor:
             inverse = own_inverse.index_select(0, batch)
-            return censoring_node_weight(bucket.index_select(0, batch), node_inverse, inverse) * counted
+            return losses.censoring_node_weight(bucket.index_select(0, batch), node_inverse, inverse) * counted
 
         return weights
 
@@ -210,8 +211,10 @@ class DCS(EncoderDecoderEstimator):
         }
         if self.training_criterion == "likelihood":
             assert detail is not None
-            return likelihood_ranking(logits, bucket, event, detail, **kernel)
-        return calibrated_ranking(survival_from_logits(logits), bucket, event, node_weight=detail, **kernel)
+            return losses.likelihood_ranking(logits, bucket, event, detail, **kernel)
+        return losses.calibrated_ranking(
+            losses.survival_from_logits(logits), bucket, event, node_weight=detail, **kernel
+        )
 
     @classmethod
     def known_parameters(cls, saved: Header) -> Header:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
-from dcsurv.losses import cox_partial_likelihood
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import (
     proportional_arithmetic,
@@ -22,12 +19,15 @@ from dcsurv.models.baseline import (
 )
 from dcsurv.models.network import QUICK, TRAINING_SPACE, NetworkEstimator, Parts
 from dcsurv.models.ranges import Range, WholeNumber
-from dcsurv.networks import MLP
+from dcsurv.models.tensors import losses, networks, torch, training
 from dcsurv.nonparametric import breslow
 from dcsurv.persistence import Arrays, Header
 from dcsurv.search_space import Choice, Int
 from dcsurv.target import FloatArray, Outcome
-from dcsurv.training import BatchLoss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -69,18 +69,20 @@ class DeepSurv(NetworkEstimator):
         "layer_size": WholeNumber(1),
     }
 
-    def build_network(self) -> nn.Module:
-        return MLP(self.n_inputs_, self.layers, self.layer_size, dropout=self.dropout)
+    def build_network(self) -> Module:
+        return networks.MLP(self.n_inputs_, self.layers, self.layer_size, dropout=self.dropout)
 
-    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
+    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> training.BatchLoss:
         # float32 would merge times that differ; their ranks are enough, and exact.
         rank = torch.as_tensor(np.unique(y["time"], return_inverse=True)[1], device=X.device)
         event = torch.as_tensor(np.ascontiguousarray(y["event"]), device=X.device)
 
-        def loss(network: nn.Module, rows: Tensor) -> Tensor:
+        def loss(network: Module, rows: Tensor) -> Tensor:
             some = None if weight is None else weight.index_select(0, rows)
             log_risk = network(X.index_select(0, rows))
-            return cox_partial_likelihood(log_risk, rank.index_select(0, rows), event.index_select(0, rows), some)
+            return losses.cox_partial_likelihood(
+                log_risk, rank.index_select(0, rows), event.index_select(0, rows), some
+            )
 
         return loss
 
@@ -98,7 +100,7 @@ class DeepSurv(NetworkEstimator):
         return proportional_survival(self.cumulative_hazard_, self.outputs_of(X).cpu().numpy())
 
     def survival_arithmetic(self, prepared: Value) -> Value:
-        return proportional_arithmetic(self.cumulative_hazard_, MLP.arithmetic_of(self.network_, prepared))
+        return proportional_arithmetic(self.cumulative_hazard_, networks.MLP.arithmetic_of(self.network_, prepared))
 
     def get_state(self) -> tuple[Header, Arrays]:
         header, arrays = super().get_state()

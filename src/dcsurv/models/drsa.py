@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dcsurv.kinds import ModelKind, register
-from dcsurv.losses import drsa
 from dcsurv.models.encoder_decoder import EncoderDecoderEstimator, default_space, paper_space
 from dcsurv.models.network import QUICK
 from dcsurv.models.ranges import Number, Range, WholeNumber
+from dcsurv.models.tensors import losses
 from dcsurv.search_space import Choice, Float, Int
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -59,7 +60,7 @@ class DRSA(EncoderDecoderEstimator):
         weight: Tensor | None,
         detail: Tensor | None = None,
     ) -> Tensor:
-        return drsa(logits, bucket, event, alpha=self.alpha, sample_weight=weight)
+        return losses.drsa(logits, bucket, event, alpha=self.alpha, sample_weight=weight)
 
 
 register(

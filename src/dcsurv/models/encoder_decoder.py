@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dcsurv.durations import Unit, find_unit
 from dcsurv.models.grid_model import GridEstimator
 from dcsurv.models.network import TRAINING_SPACE
 from dcsurv.models.ranges import Number, Range, WholeNumber
-from dcsurv.networks import EncoderDecoder
+from dcsurv.models.tensors import networks
 from dcsurv.search_space import Choice, Dimension, Float, Int, Space, TuningError
 from dcsurv.target import unpack
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 _SIZES = (16, 32, 64, 128)
 _ENCODER = {"encoder_layers": (1, 2)}
@@ -76,9 +77,9 @@ class EncoderDecoderEstimator(GridEstimator):
         """
         return {}
 
-    def build_network(self) -> nn.Module:
+    def build_network(self) -> Module:
         """Return the network, untrained; its sizes follow from the parameters and ``n_inputs_``."""
-        return EncoderDecoder(
+        return networks.EncoderDecoder(
             self.n_inputs_,
             self.grid_.size,
             encoder_layers=self.encoder_layers,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from dcsurv.arithmetic import Value
 from dcsurv.curves import Interpolation, SurvivalCurves
@@ -20,12 +18,15 @@ from dcsurv.models.base import Features
 from dcsurv.models.heads import HazardHead, Head
 from dcsurv.models.network import NetworkEstimator, Parts
 from dcsurv.models.ranges import NoneOr, Range, WholeNumber
-from dcsurv.networks import EncoderDecoder, StackedNetworks
+from dcsurv.models.tensors import networks, torch, training
 from dcsurv.nonparametric import kaplan_meier
 from dcsurv.persistence import Arrays, Header, read_array
 from dcsurv.plain import declared
 from dcsurv.target import FloatArray, IntArray, Outcome
-from dcsurv.training import BatchLoss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 # Hazards at which a network may start, so that the logit of each is one that training can move.
 _START_HAZARDS = 1e-3, 0.5
@@ -163,7 +164,7 @@ class GridEstimator(NetworkEstimator):
         """
         return None
 
-    def prepare_network(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+    def prepare_network(self, network: Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         """Start at the hazards of the whole cohort, except in the paper's convention, where all start at one half.
 
         From one half at every node, survival starts at almost 0, and with few events the way back up can take so
@@ -171,7 +172,7 @@ class GridEstimator(NetworkEstimator):
         """
         if self.convention == "paper":
             return
-        assert isinstance(network, EncoderDecoder)
+        assert isinstance(network, networks.EncoderDecoder)
         survival = np.concatenate([[1.0], kaplan_meier(y, sample_weight=weight)(self.grid_.nodes)])
         hazard = np.clip(1.0 - survival[1:] / np.maximum(survival[:-1], _LEAST_SURVIVAL), *_START_HAZARDS)
         if network.nodes_share_outputs:
@@ -194,13 +195,13 @@ class GridEstimator(NetworkEstimator):
         n_nodes = nodes_for(int(y["event"].sum())) if self.n_nodes is None else self.n_nodes
         self.grid_ = TimeGrid.make(y, self.node_spacing(), int(n_nodes), self.convention)
 
-    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
+    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> training.BatchLoss:
         """Return the loss of a batch of rows, given all rows and how they are split for validation."""
         bucket = torch.as_tensor(self.bucket(y), device=X.device)
         event = torch.as_tensor(np.ascontiguousarray(y["event"]), device=X.device)
         details = self.details(y, weight, parts, X.device)
 
-        def loss(network: nn.Module, rows: Tensor) -> Tensor:
+        def loss(network: Module, rows: Tensor) -> Tensor:
             outputs = network(X.index_select(0, rows))
             some = None if weight is None else weight.index_select(0, rows)
             detail = None if details is None else details(rows)
@@ -221,18 +222,18 @@ class GridEstimator(NetworkEstimator):
     @classmethod
     def survival_of(cls, members: Sequence[Any], X: Features, times: FloatArray) -> Iterator[FloatArray]:
         """Yield S of each of some fitted models, all networks in one pass if they have the same shape, (T, n) each."""
-        networks = [member.network_ for member in members]
-        if not StackedNetworks.accepts(networks):
+        trained = [member.network_ for member in members]
+        if not networks.StackedNetworks.accepts(trained):
             yield from super().survival_of(members, X, times)
             return
-        for member, outputs in zip(members, StackedNetworks(networks)(torch.as_tensor(X)), strict=True):
+        for member, outputs in zip(members, networks.StackedNetworks(trained)(torch.as_tensor(X)), strict=True):
             rows = member.head.survival(outputs).t().numpy()[member._kept()]
             curves = SurvivalCurves.from_rows(member.nodes, rows, interpolation=member.interpolation)
             yield curves.evaluate_rows(times)
 
     def survival_arithmetic(self, prepared: Value) -> Value:
         """Return S at the nodes as arithmetic, if network and head have one."""
-        if not isinstance(self.network_, EncoderDecoder) or not isinstance(self.head, HazardHead):
+        if not isinstance(self.network_, networks.EncoderDecoder) or not isinstance(self.head, HazardHead):
             return super().survival_arithmetic(prepared)
         return self.head.arithmetic(self.network_.arithmetic(prepared)).take(np.flatnonzero(self._kept()))
 

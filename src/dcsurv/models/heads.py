@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from dcsurv.arithmetic import Value
 from dcsurv.arithmetic.functions import softplus
-from dcsurv.losses import survival_from_logits
+from dcsurv.models.tensors import losses, torch
 from dcsurv.target import FloatArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Head(Protocol):
@@ -79,7 +79,7 @@ class HazardHead:
         Tensor
             Shape (n, L).
         """
-        return survival_from_logits(outputs)
+        return losses.survival_from_logits(outputs)
 
     def arithmetic(self, outputs: Value) -> Value:
         """Return what :meth:`survival` computes as arithmetic.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dcsurv.kinds import ModelKind, register
-from dcsurv.losses import calibrated_ranking, survival_from_logits
 from dcsurv.models.encoder_decoder import EncoderDecoderEstimator, default_space, paper_space
 from dcsurv.models.network import QUICK
 from dcsurv.models.ranges import Number, Range, WholeNumber
+from dcsurv.models.tensors import losses
 from dcsurv.search_space import Float, Int, Space
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -78,8 +79,8 @@ class Kamran(EncoderDecoderEstimator):
         weight: Tensor | None,
         detail: Tensor | None = None,
     ) -> Tensor:
-        return calibrated_ranking(
-            survival_from_logits(logits),
+        return losses.calibrated_ranking(
+            losses.survival_from_logits(logits),
             bucket,
             event,
             lam=self.lam,

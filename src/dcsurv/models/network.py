@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from dcsurv._learn import check_random_state
 from dcsurv.models.base import Features
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.ranges import NoneOr, Number, Range, WholeNumber
+from dcsurv.models.tensors import torch, training
 from dcsurv.persistence import Arrays, Header
 from dcsurv.plain import Count, declared
 from dcsurv.search_space import Choice, Float, Space
 from dcsurv.target import FloatArray, IntArray, Outcome
-from dcsurv.training import VALIDATION_BATCH, BatchLoss, isolated_torch, train, validation_split
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 # Rows to train on, and rows set aside for early stopping.
 Parts: TypeAlias = tuple[IntArray, IntArray]
@@ -133,7 +135,7 @@ class NetworkEstimator(SurvivalEstimator):
     }
 
     @abstractmethod
-    def build_network(self) -> nn.Module:
+    def build_network(self) -> Module:
         """Return the network, untrained; its sizes follow from the parameters and ``n_inputs_``.
 
         Returns
@@ -143,7 +145,7 @@ class NetworkEstimator(SurvivalEstimator):
         """
 
     @abstractmethod
-    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> BatchLoss:
+    def batch_loss(self, X: Tensor, y: Outcome, weight: Tensor | None, parts: Parts) -> training.BatchLoss:
         """Return the loss of a batch of rows.
 
         Parameters
@@ -163,7 +165,7 @@ class NetworkEstimator(SurvivalEstimator):
             ``loss(network, rows)``.
         """
 
-    def prepare_network(self, network: nn.Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
+    def prepare_network(self, network: Module, X: Features, y: Outcome, weight: FloatArray | None) -> None:
         """Set what the network takes from the rows to train on before training, such as the edges of bins.
 
         Parameters
@@ -195,15 +197,15 @@ class NetworkEstimator(SurvivalEstimator):
         """Train the network; return a summary of training in plain numbers."""
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         device = torch.device(self.device)
-        parts = validation_split(y, self.validation_fraction, seed, self.row_groups_)
+        parts = training.validation_split(y, self.validation_fraction, seed, self.row_groups_)
         train_rows, validation_rows = (
             torch.as_tensor(rows[y["event"][rows]] if self.batches_of_events else rows, device=device) for rows in parts
         )
-        with isolated_torch(seed, device):
+        with training.isolated_torch(seed, device):
             self.start_network(X, y, weight, parts)
             self.network_.to(device)
             tensor_weight = None if weight is None else torch.as_tensor(weight, dtype=torch.float32, device=device)
-            self.history_ = train(
+            self.history_ = training.train(
                 self.network_,
                 self.batch_loss(torch.as_tensor(X, device=device), y, tensor_weight, parts),
                 train_rows,
@@ -214,7 +216,7 @@ class NetworkEstimator(SurvivalEstimator):
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 clip_norm=self.clip_norm,
-                validation_batch=self.batch_size if self.plain_sums else VALIDATION_BATCH,
+                validation_batch=self.batch_size if self.plain_sums else training.VALIDATION_BATCH,
                 verbose=self.verbose,
             )
         self.after_training(X, y, weight)
@@ -244,7 +246,6 @@ class NetworkEstimator(SurvivalEstimator):
         super().check_parameters()
         _check_device(self.device)
 
-    @torch.no_grad()
     def outputs_of(self, X: Features) -> Tensor:
         """Return the trained network's outputs.
 
@@ -259,7 +260,8 @@ class NetworkEstimator(SurvivalEstimator):
             The outputs, one row per patient.
         """
         self.network_.eval()
-        out: Tensor = self.network_(torch.as_tensor(X, device=self.device))
+        with torch.no_grad():
+            out: Tensor = self.network_(torch.as_tensor(X, device=self.device))
         return out
 
     @property

@@ -9,16 +9,13 @@ from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
-import torch
 
-from dcsurv.losses import StackedOutcomes, stacked_likelihood_ranking
 from dcsurv.models.base import Features
 from dcsurv.models.dcs import DCS
 from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.network import as_random_state
-from dcsurv.networks import EncoderDecoder
+from dcsurv.models.tensors import losses, networks, torch, training
 from dcsurv.target import FloatArray, IntArray, Outcome
-from dcsurv.training import Trainee, isolated_torch, train_together, validation_split
 
 # What a plateau costs follows from these, not from the size of the cohort: rows between two looks at the validation
 # loss, and rows that this loss is computed on.
@@ -83,11 +80,11 @@ def fit_together(
     model = members[0]
     rows = [_some(own, member.random_state) for member, own in zip(members, rows, strict=True)]
     trainees = [_trainee(*each, X, y, weight, groups) for each in zip(members, rows, strict=True)]
-    histories = train_together(
+    histories = training.train_together(
         trainees,
         _tensor(X),
         partial(
-            stacked_likelihood_ranking,
+            losses.stacked_likelihood_ranking,
             lam=model.lam,
             sigma=model.sigma,
             event_censored_pairs=model.event_censored_pairs,
@@ -127,7 +124,7 @@ def _some(rows: IntArray, random_state: Any) -> IntArray:
 
 def _trainee(
     member: DCS, rows: IntArray, X: Features, y: Outcome, weight: FloatArray | None, groups: IntArray | None
-) -> Trainee:
+) -> training.Trainee:
     """Lay a member's grid, build its network and say what it is to learn from."""
     own_y = y[rows]
     own_weight = None if weight is None else weight[rows] / weight[rows].mean()
@@ -135,14 +132,14 @@ def _trainee(
     member.lay_grid(own_y)
     seed = int(as_random_state(member.random_state).randint(2**31 - 1))
     fraction = min(member.validation_fraction, _ENOUGH_TO_STOP / len(rows))
-    parts = validation_split(own_y, fraction, seed, None if groups is None else groups[rows])
-    with isolated_torch(seed):
+    parts = training.validation_split(own_y, fraction, seed, None if groups is None else groups[rows])
+    with training.isolated_torch(seed):
         member.start_network(X[rows], own_y, own_weight, parts)
-    assert isinstance(member.network_, EncoderDecoder)
-    patients = StackedOutcomes.of(
+    assert isinstance(member.network_, networks.EncoderDecoder)
+    patients = losses.StackedOutcomes.of(
         bucket=torch.from_numpy(member.bucket(own_y)),
         event=torch.from_numpy(np.ascontiguousarray(own_y["event"])),
         passed=torch.from_numpy(member.grid_.passed(own_y["time"])).float(),
         weight=torch.ones(len(rows)) if own_weight is None else torch.from_numpy(own_weight).float(),
     )
-    return Trainee(member.network_, rows, patients, *parts, seed=seed)
+    return training.Trainee(member.network_, rows, patients, *parts, seed=seed)

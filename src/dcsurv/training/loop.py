@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TypeAlias
 
 import numpy as np
@@ -19,13 +18,10 @@ from torch import Tensor, nn
 
 from dcsurv.target import IntArray, train_test_indices
 from dcsurv.training.history import History
+from dcsurv.training.watching import current_watcher
 
 # loss(network, rows): the loss of the network on some rows of the data that the function holds.
 BatchLoss: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
-
-# watcher(epoch, history): called after every epoch; what it raises ends the training.
-Watcher: TypeAlias = Callable[[int, History], None]
-_watcher: ContextVar[Watcher | None] = ContextVar("dcsurv_watcher", default=None)
 
 # Validation batches may be larger than those of training: more pairs and larger risk sets, hence less noise.
 VALIDATION_BATCH = 1024
@@ -143,30 +139,6 @@ def train(
     network.eval()
     history.seconds = time.perf_counter() - started
     return history
-
-
-@contextmanager
-def watch(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(epoch, history)`` after every epoch of the trainings inside the block.
-
-    It may look at the network, which the next epoch puts back into training mode, and it may end the training by
-    raising. No estimator needs a parameter for it, and trainings in other threads and processes are not watched.
-
-    Parameters
-    ----------
-    watcher : callable
-        ``watcher(epoch, history)``.
-    """
-    token = _watcher.set(watcher)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
-
-
-def current_watcher() -> Watcher | None:
-    """Return who watches the trainings of this context, if anybody does."""
-    return _watcher.get()
 
 
 @torch.no_grad()

@@ -16,7 +16,8 @@ from dcsurv.losses import StackedOutcomes
 from dcsurv.networks import EncoderDecoder, NetworksInTraining
 from dcsurv.target import IntArray
 from dcsurv.training.history import History
-from dcsurv.training.loop import VALIDATION_BATCH, current_watcher, finite
+from dcsurv.training.loop import VALIDATION_BATCH, finite
+from dcsurv.training.watching import current_watcher
 
 # loss(outputs, patients, with_gradient): of M networks, (M,), and the gradient with respect to the outputs.
 StackedLoss: TypeAlias = Callable[[Tensor, StackedOutcomes, bool], tuple[Tensor, Tensor | None]]

@@ -142,6 +142,16 @@ def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFi
     ]
 
 
+def test_processes_have_torch_before_their_first_task():
+    """One that imports it later has grown so much since then that joblib takes it for one that leaks, and ends it."""
+    code = (
+        "from dcsurv.parallel import run_tasks; asks = (eval, (\"'torch' in __import__('sys').modules\",), {});"
+        "print(run_tasks([asks] * 4, 2))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[True, True, True, True]", done.stderr
+
+
 def test_an_error_on_the_cluster_is_raised_as_it_is(cluster: Cluster) -> None:
     cluster.workers(2)
     with on_cluster(cluster.address), pytest.raises(ArithmeticError, match="no such number"):

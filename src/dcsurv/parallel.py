@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from dcsurv.messages import InputError, needs_extra
@@ -179,15 +180,16 @@ def results_of(tasks: Sequence[Call]) -> Iterator[Any]:
 
 
 def in_each_process() -> dict[str, Any]:
-    """Return what joblib and loky are to do first in every process: to look after the one that started it.
+    """Return what joblib and loky are to do first in every process: see :func:`_begin`."""
+    return {"initializer": _begin, "initargs": (os.getpid(),)}
 
-    Otherwise one whose parent was killed would work on, and then wait for more work, for a quarter of an hour.
+
+def _begin(parent: int) -> None:
+    """Let this process end, whatever it is doing, soon after the process that started it, and import torch.
+
+    A process whose parent was killed would work on, and then wait for more work, for a quarter of an hour. And a
+    process that has grown a lot since its first task, as by importing torch, is taken for one that leaks, and ended.
     """
-    return {"initializer": _end_with, "initargs": (os.getpid(),)}
-
-
-def _end_with(parent: int) -> None:
-    """Let this process end, whatever it is doing, soon after the process that started it."""
 
     def look() -> None:
         # Not the signal that Linux offers for this: it also comes when just the thread ends that started a process.
@@ -196,6 +198,7 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=look, daemon=True, name="dcsurv-looks-after-parent").start()
+    import_module("torch")
 
 
 def time_left(waiting: Counter[_Kind], seconds: dict[_Kind, float], worked: float, elapsed: float) -> float | None:

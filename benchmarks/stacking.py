@@ -32,7 +32,7 @@ from dcsurv import metrics
 from dcsurv.calibration import COMPANIONS, HorizonMap, MapSequence, RankPreservingMap, default_member
 from dcsurv.calibration.cross_fitting import train_members
 from dcsurv.calibration.families import common_nodes, folds_for, mapped, names_of, seeded, templates_for
-from dcsurv.calibration.horizon_fit import known_weights
+from dcsurv.calibration.horizon_fit import known_free, known_weights
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.neutral import SCORES, NeutralFolder, field_of, harrell, isbs, predicted_risk
 from dcsurv.experiments.neutral.tasks import random_state
@@ -163,7 +163,7 @@ def weights_of(
     at = np.unique(np.minimum(np.searchsorted(nodes, quantiles), len(nodes) - 1))
     known = known_weights(y["time"], y["event"], nodes[at], np.ones(len(y)), groups)
     root = np.sqrt(known.T / len(at))
-    alive = ((y["time"][:, None] > nodes[at]) * root).ravel()
+    alive = (known_free(y["time"], y["event"], nodes[at]).T * root).ravel()
     columns = np.stack([(one[:, at] * root).ravel() for one in curves], axis=1)
     gram = columns.T @ columns + strength * np.eye(len(curves))
     cost = 1e6 * np.trace(gram)  # of a sum other than one

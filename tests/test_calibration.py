@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from cohorts import CASES, random_cohort
 from dcsurv import SurvivalCurves, make_outcome
-from dcsurv.calibration import HorizonMap, MapSequence, RankPreservingMap, map_from_state
+from dcsurv.calibration import CalibratedEnsemble, HorizonMap, MapSequence, RankPreservingMap, map_from_state
 from dcsurv.datasets import load
 from dcsurv.metrics import calibration_at_horizon, concordance_index_td, cumulative_dynamic_auc, ddc, ddc_floor
 from dcsurv.models import CoxPH, CoxTime
+from dcsurv.nonparametric import kaplan_meier
 
 MAPS = {
     "rank": RankPreservingMap,
@@ -198,6 +199,31 @@ def test_maps_repair_a_simulated_cohort() -> None:
     assert concordance_index_td(y_new, mapped["both"]) == pytest.approx(
         concordance_index_td(y_new, wrong_new), abs=1e-4
     )
+
+
+def ended(seed: int, n: int = 1500) -> tuple[pd.DataFrame, Any, SurvivalCurves]:
+    """Return a study in whole years that ends for all at once: some have the event then, all others are censored."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0, 0.8, n)
+    years = np.ceil(10 * (rng.exponential(1, n) / np.exp(x)) ** (1 / 1.3))
+    times = np.arange(1.0, 6.0)
+    truth = SurvivalCurves(times, np.exp(-np.exp(x)[:, None] * (times / 10) ** 1.3), interpolation="step")
+    return pd.DataFrame({"x": x}), make_outcome(np.minimum(years, 5.0), years <= 5), truth
+
+
+@every_map
+def test_the_end_of_a_study_is_not_the_end_of_its_patients(name: str) -> None:
+    """At the very end nobody is followed on, but those who are censored there are known to be free of the event."""
+    _, y, truth = ended(5)
+    moved = MAPS[name]().fit(y, truth).transform(truth)
+    assert np.abs((moved.evaluate(truth.times) - truth.values).mean(axis=0)).max() < 0.035
+
+
+def test_an_ensemble_is_right_at_the_end_of_a_study() -> None:
+    X, y, _ = ended(6, 600)
+    model = CalibratedEnsemble(estimator=CoxPH(), companions=("spline-aft",), n_members=3, random_state=0).fit(X, y)
+    found = model.predict_survival_function(X)(5.0).mean()
+    assert found == pytest.approx(kaplan_meier(y)(5.0), abs=0.03)
 
 
 @every_map

@@ -20,9 +20,10 @@ def known_weights(
 ) -> FloatArray:
     """Return inverse-probability weights of the patients whose state at each horizon is known, (m, n).
 
-    1/G(z-) for an event by the horizon, 1/G(t) for those observed longer, 0 for those censored before. With groups, G
-    is that of a patient's own, and a group of which less than 5 % could be followed so far has no weight; without, no
-    weight exceeds 20.
+    1/G(z-) for an event by the horizon, 1/G(t-) for those known to be free of it then, 0 for those censored before. Who
+    is censored at the very horizon is known to be free of it: where a study ends for all at once, these are all who are
+    left, and without them everybody would seem to have had the event. With groups, G is that of a patient's own, and a
+    group of which less than 5 % could be followed so far has no weight; without, no weight exceeds 20.
     """
     scaled = weight / weight[weight > 0].mean()
     out = np.zeros((len(horizons), len(time)))
@@ -32,10 +33,17 @@ def known_weights(
         z, d, own = time[rows], event[rows], scaled[rows]
         g = censoring_curve(make_outcome(z, d), sample_weight=weight[rows])
         case = np.where(d, own / np.maximum(g.before(z), LOWEST_CENSORING), 0.0)
-        reached = g(horizons)[:, None]
-        later = own / np.maximum(reached, LOWEST_CENSORING)
+        reached = g.before(horizons)[:, None]
+        free = own / np.maximum(reached, LOWEST_CENSORING)
         counts = True if groups is None else reached >= LOWEST_CENSORING
-        out[:, rows] = np.where(z <= horizons[:, None], case, later) * counts
+        out[:, rows] = np.where(known_free(z, d, horizons), free, np.where(z <= horizons[:, None], case, 0.0)) * counts
+    return out
+
+
+def known_free(time: FloatArray, event: BoolArray, horizons: FloatArray) -> BoolArray:
+    """Return who is known to be free of the event at each horizon, (m, n); also who is censored at that very time."""
+    at = horizons[:, None]
+    out: BoolArray = (time > at) | ((time == at) & ~event)
     return out
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.calibration.horizon_fit import known_weights
+from dcsurv.calibration.horizon_fit import known_free, known_weights
 from dcsurv.target import FloatArray, IntArray, Outcome
 
 # Times at which the mean of the families is compared with what happened.
@@ -66,7 +66,7 @@ def stacking_weights(
     quantiles = np.quantile(events, (np.arange(_HORIZONS) + 0.5) / _HORIZONS)
     at = np.unique(np.minimum(np.searchsorted(nodes, quantiles), len(nodes) - 1))
     root = np.sqrt(known_weights(time, event, nodes[at], own, groups).T / len(at))
-    alive = ((time[:, None] > nodes[at]) * root).ravel()
+    alive = (known_free(time, event, nodes[at]).T * root).ravel()
     columns = np.stack([(one[:, at] * root).ravel() for one in curves], axis=1)
     gram, moments = columns.T @ columns, columns.T @ alive
     found = _simplex(gram + _STRENGTH * np.eye(len(curves)), moments + _STRENGTH * expected)

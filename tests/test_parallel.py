@@ -142,7 +142,7 @@ def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFi
     ]
 
 
-def test_processes_have_torch_before_their_first_task():
+def test_processes_have_torch_before_their_first_task() -> None:
     """One that imports it later has grown so much since then that joblib takes it for one that leaks, and ends it."""
     code = (
         "from dcsurv.parallel import run_tasks; asks = (eval, (\"'torch' in __import__('sys').modules\",), {});"

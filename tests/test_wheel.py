@@ -36,7 +36,8 @@ def _what_a_plain_install_needs(packages: Path) -> set[str]:
 def _link(package: metadata.Distribution, packages: Path) -> None:
     """Put an installed package into another environment: links take no time, unlike gigabytes of copies."""
     for part in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
-        (packages / part).symlink_to(str(package.locate_file(part)))
+        if not (packages / part).exists():  # several packages may share a folder, as those of CUDA do
+            (packages / part).symlink_to(str(package.locate_file(part)))
 
 
 def test_a_wheel_in_an_empty_environment_runs_the_demo(tmp_path: Path) -> None:

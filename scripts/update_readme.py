@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dcsurv.experiments.plan import CALIBRATED
+from dcsurv.experiments.reproduce import SPLITS_OF_NETWORKS
 from dcsurv.experiments.tables import over_splits
 from dcsurv.kinds import kinds as model_kinds
 from dcsurv.metrics import find_metric, list_metrics
@@ -259,29 +260,52 @@ def _conventions() -> str:
     return "default conventions"
 
 
-def former() -> str:
-    """Return what the default model scored when it was networks alone, and what it scores now on the same splits."""
-    rows = _rows(RESULTS / "calibrated" / "former.csv")
+def first_splits() -> str:
+    """Return every model on the splits that all of them have, so that rows can be compared."""
+    path = RESULTS / "calibrated" / "tables" / "repeated.csv"
+    if not path.exists():
+        return _NOT_RUN
+    models = list(dict.fromkeys(row["model"] for row in _rows(path)))
     metrics = ("C-td", "CDAUC", "DDC", "IBS")
-    cells = [" / ".join(_number(row[f"{m} mean"]) for m in metrics) for row in rows]
-    head = ["model", *(row["dataset"].upper() for row in rows)]
-    lines = [("networks alone", *cells)]
-    now = [_first_splits(row["dataset"], "calibrated-ensemble", int(row["runs"]), metrics) for row in rows]
-    if all(now):
-        lines.append(("calibrated ensemble", *now))
-    return _table(head, lines) + f"\n\n{' / '.join(metrics)}, means over the first {rows[0]['runs']} splits."
+    rows = [(model, *(_first_splits(cohort, model, metrics) for cohort in COHORTS)) for model in models]
+    caption = f"{' / '.join(metrics)}, means over the first {SPLITS_OF_NETWORKS} splits."
+    return _table(["model", *(cohort.upper() for cohort in COHORTS)], rows) + f"\n\n{caption}"
 
 
-def _first_splits(cohort: str, model: str, count: int, metrics: Sequence[str]) -> str:
+def _first_splits(cohort: str, model: str, metrics: Sequence[str]) -> str:
     """Return the means of a model over the first splits; nothing if they are not all there."""
     values: list[list[float]] = []
-    for split in range(count):
-        for path in (RESULTS / "calibrated" / "rows").glob(f"{cohort}_{model}_s{split}_r0_*.json"):
+    for split in range(SPLITS_OF_NETWORKS):
+        slug = model.lower().replace(" ", "-")
+        for path in (RESULTS / "calibrated" / "rows").glob(f"{cohort}_{slug}_s{split}_r0_*.json"):
             found = json.loads(path.read_text(encoding="utf-8"))["row"]["metrics"]["default"]
             values.append([next(one["value"] for one in found if one["metric"] == metric) for metric in metrics])
-    if len(values) != count:
+    if len(values) != SPLITS_OF_NETWORKS:
         return ""
-    return " / ".join(f"{sum(column) / count:.4f}" for column in zip(*values, strict=True))
+    return " / ".join(f"{sum(column) / SPLITS_OF_NETWORKS:.4f}" for column in zip(*values, strict=True))
+
+
+def rivals() -> str:
+    """Return by cohort and metric the other row that does best on the splits that it shares with ours."""
+    from scipy.stats import t as student
+
+    rows = []
+    for cohort in COHORTS:
+        for metric in ("C-td", "CDAUC", "IBS"):
+            path = RESULTS / "calibrated" / "tables" / f"difference-{metric}.csv"
+            gaps = [row for row in _rows(path) if row["dataset"] == cohort] if path.exists() else []
+            if not gaps:
+                continue
+            sign = 1 if find_metric(metric).better == "higher" else -1
+            best = max(gaps, key=lambda row: sign * float(row["difference"]))
+            gap, splits = float(best["difference"]), int(best["splits"])
+            cells = ["–", "–"]
+            if best["lower"]:
+                error = (float(best["upper"]) - float(best["lower"])) / 2 / float(student.ppf(0.975, splits - 1))
+                cells = [f"{error:.4f}", "yes" if sign * gap > error else "no"]
+            rows.append((cohort.upper(), metric, best["model"], str(splits), f"{gap:+.4f}", *cells))
+    head = ["cohort", "metric", "best other row", "splits", "more than the calibrated", "paired standard error"]
+    return _table([*head, "ahead by more than that"], rows) if rows else _NOT_RUN
 
 
 # What is to be reached: mean over splits, by cohort. None: the lowest of all rows, on the same splits.
@@ -576,7 +600,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "pairs": pairs,
     "models": models,
     "calibrated": calibrated,
-    "former": former,
+    "first-splits": first_splits,
+    "rivals": rivals,
     "goals": goals,
     "truth": truth,
     "simulation-goals": partial(simulation, "Goals"),
@@ -589,6 +614,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bands": lambda: _of_bands("| what |"),
     "bounds": lambda: _of_bands("| bound |"),
     "small": small,
+    "small-perfect": partial(_result, "small", "| model |"),
     "follow-up-flchain": follow_up_flchain,
     "follow-up-simulation": follow_up_simulation,
     "follow-up-designs": follow_up_designs,

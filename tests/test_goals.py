@@ -39,6 +39,9 @@ def test_goals_are_judged_on_the_rows_that_are_there(tmp_path, monkeypatch):
     assert "lowest of all rows, on common splits: no, 0.0100 away from DRSA" in text
     assert "0.6950 (DRSA, 2 splits)" in text
     assert "p above .05 against a perfect model: not computed yet" in text
+    # CoxPH is ahead on every split by the same: no chance about it.
+    assert "| SUPPORT | C-td | CoxPH | 4 | +0.0200 | 0.0000 | yes |" in update_readme.rivals()
+    assert "| SUPPORT | IBS | DRSA | 2 | -0.0100 | 0.0000 | yes |" in update_readme.rivals()
     (folder / "rows").mkdir()
     for split, p in enumerate((0.04, 0.06)):
         found = [{"metric": "ICI", "floor": 0.03 + split / 100, "null_95": 0.72, "p_value": p}] * 3

@@ -194,7 +194,7 @@ def test_differences_are_means_over_cohorts_of_means_over_splits():
     def line(cohort, split, model, ctd, ibs):
         sizes = {"patients": 100, "events": 50, "features": 3}
         return {"cohort": cohort, "split": split, "model": model, **sizes, "C-td": ctd, "CDAUC": ctd, "IBS": ibs} | {
-            "DDC": 0.1, "ICI": float("nan")
+            "DDC": 0.1, "DDC floor": 0.08, "DDC passed": 1.0, "ICI": float("nan"), "ICI floor": 0.03, "ICI passed": 0.5
         }  # fmt: skip
 
     rows = pd.DataFrame([
@@ -208,6 +208,7 @@ def test_differences_are_means_over_cohorts_of_means_over_splits():
     assert found["DDC"] == ("+0.0000", "0.0000", "0 of 2", "yes")
     assert found["ICI"] == ("not run yet", "–", "–", "–")
     assert "| b | 100 | 50 | 3 | coxph | 0.5000 |" in small.page(rows)
+    assert "| coxph | 0.1000 | 0.0800 | 100 % | nan | 0.0300 | 50 % |" in small.page(rows)
 
 
 def test_the_study_of_small_cohorts_runs_and_goes_on(tmp_path, monkeypatch, capsys):

@@ -286,7 +286,7 @@ def test_ctrl_c_while_fitting(tmp_path: Path, jobs: int) -> None:
         assert line, said
         said += line
     begin = _worked(process.pid)
-    while _worked(process.pid) < begin + 2:  # well into the training, or the start of its processes
+    while _worked(process.pid) < begin + 4:  # well into the training, or the start of its processes
         assert process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the command and to its processes

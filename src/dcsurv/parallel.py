@@ -198,7 +198,10 @@ def _begin(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=look, daemon=True, name="dcsurv-looks-after-parent").start()
-    import_module("torch")
+    try:
+        import_module("torch")
+    except KeyboardInterrupt:  # the process that started it is interrupted, too, and says so
+        os._exit(1)
 
 
 def time_left(waiting: Counter[_Kind], seconds: dict[_Kind, float], worked: float, elapsed: float) -> float | None:

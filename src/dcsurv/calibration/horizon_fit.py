@@ -36,7 +36,7 @@ def known_weights(
         reached = g.before(horizons)[:, None]
         free = own / np.maximum(reached, LOWEST_CENSORING)
         counts = True if groups is None else reached >= LOWEST_CENSORING
-        out[:, rows] = np.where(known_free(z, d, horizons), free, np.where(z <= horizons[:, None], case, 0.0)) * counts
+        out[:, rows] = np.where(known_free(z, d, horizons), free, case) * counts
     return out
 
 

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking truth \
+.PHONY: demo serve test check pytest shuffle matrix docs bench quality paper calibrated tuning development stacking ranking truth \
 	bands simulation small bad-tables validation neutral datasets clean
 
 demo: $(VENV)/.runtime
@@ -72,6 +72,11 @@ development: $(VENV)/.development
 # docs/results/stacking.
 stacking: $(VENV)/.development
 	$(BIN)/python benchmarks/stacking.py $(FOLDER)
+
+# Whether other members or weights would rank better where events are many (FOLDER as for `make neutral`); writes
+# docs/results/ranking.
+ranking: $(VENV)/.development
+	$(BIN)/python benchmarks/ranking.py $(FOLDER)
 
 # How far predictions are from the truth in simulated cohorts, beside CoxPH and peers; writes docs/results/truth.
 truth: $(VENV)/.development

@@ -318,19 +318,23 @@ class Combiner:
         names = [name for name in way.families if name in self.curves]
         if not names:
             return None
-        parts = [self._family(name, way.before) for name in names]
+        parts = [self.family(name, way.before) for name in names]
         prior = [way.prior.get(family_of(name), 1.0) for name in names]
         groups = self.follow_up.groups if self.follow_up.depends else None
         inside = [part.out_of_fold for part in parts]
         shares = np.ones(1) if len(parts) == 1 else weights_of(self.y, self.nodes, inside, prior, way.strength, groups)
-        means = [
-            SurvivalCurves(self.nodes, np.tensordot(shares, each, 1), interpolation="linear")
-            for each in zip(*parts, strict=True)
-        ]
-        curves = self._fit(way.after, means[0]).transform(means[1])
-        return curves, {family_of(name): float(share) for name, share in zip(names, shares, strict=True)}
+        means = Curves(*(np.tensordot(shares, each, 1) for each in zip(*parts, strict=True)))
+        return self.finished(means, way.after), {
+            family_of(name): float(share) for name, share in zip(names, shares, strict=True)
+        }
 
-    def _family(self, name: str, prior: float) -> Curves:
+    def finished(self, means: Curves, priors: tuple[float, float]) -> SurvivalCurves:
+        """Return the mean of the test patients after maps that are fitted to that of the training patients."""
+        inside, test = (SurvivalCurves(self.nodes, part, interpolation="linear") for part in means)
+        return self._fit(priors, inside).transform(test)
+
+    def family(self, name: str, prior: float) -> Curves:
+        """Return the curves of a family after a horizon map of its own."""
         if (name, prior) not in self._mapped:
             own = Curves(*(np.asarray(part, dtype=np.float64) for part in self.curves[name]))
             one = self._fit((prior, 0), SurvivalCurves(self.nodes, own.out_of_fold, interpolation="linear"))

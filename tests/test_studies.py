@@ -21,6 +21,7 @@ from dcsurv.preprocessing import Preprocessor
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import bands
+import ranking
 import small
 import stacking
 import studies
@@ -319,7 +320,33 @@ def test_the_study_of_families_runs_and_goes_on(tmp_path, monkeypatch, capsys):
     pd.testing.assert_frame_equal(again, rows.sort_values(["cohort", "split", "way"], ignore_index=True))
 
 
-@pytest.mark.parametrize("module", [truth, small, stacking])
+def test_weights_by_order_look_at_the_order():
+    cohort = simulate("exponential", 400, censored=0.3)
+    nodes, rng = common_nodes(cohort.y), np.random.default_rng(0)
+    right = cohort.truth.evaluate(nodes)
+    blurred = 0.5 * right + 0.5 * right[rng.permutation(400)]
+    curves, half = [right**4, blurred], np.array([0.5, 0.5])  # all in order, but far too low; about right, but blurred
+    by_brier, by_order = (ranking.order_weights(cohort.y, nodes, curves, half, share, None) for share in (0.0, np.inf))
+    assert by_brier[0] < 0.4 < 0.7 < by_order[0]
+    assert by_brier.sum() == pytest.approx(1) == by_order.sum()
+
+
+def test_the_page_of_ranking_says_what_gained_most():
+    lines = [(ranking.CHOSEN, 0.70), ("CoxTime", 0.69), ("DeepSurv", 0.71), ("dcs alone", 0.9)]
+    rows = pd.DataFrame([
+        {"kind": "packaged", "cohort": cohort, "split": 1, "way": way}
+        | dict.fromkeys(ranking.OWN_METRICS, value + more)
+        for cohort, more in (("a", 0.0), ("b", 0.1))
+        for way, value in lines
+    ])  # fmt: skip
+    text = ranking.page(rows)
+    assert "C-td: gains beyond two standard errors in 1 of 2 changes" in text
+    assert "Largest gain: DeepSurv, +0.0100 ± 0.0000." in text
+    assert "| CoxTime | -0.0100 ± 0.0000 |" in text
+    assert "| dcs | +0.2000" in text
+
+
+@pytest.mark.parametrize("module", [truth, small, stacking, ranking])
 def test_pages_can_be_made_of_nothing(module, tmp_path):
     page = module.page(studies.Rows(tmp_path / "rows.csv", module.IDENTITY).frame)
     assert "Nothing was run yet." in page

@@ -30,10 +30,8 @@ from dcsurv.calibration.families import common_nodes, folds_for, templates_for
 from dcsurv.calibration.horizon_fit import known_free, known_weights
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.neutral import NeutralFolder
-from dcsurv.experiments.neutral.tasks import random_state
 from dcsurv.follow_up import study_follow_up
 from dcsurv.kinds import make_model
-from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import fold_indices
 from dcsurv.training import one_thread
 from stacking import (
@@ -46,8 +44,8 @@ from stacking import (
     Way,
     against_chosen,
     by_cohort,
+    combiner_of,
     data_of,
-    kept,
     mean_of,
     scores,
     train,
@@ -220,20 +218,11 @@ def one(kind: str, cohort: str, split: int, source: Any, cache: Path) -> list[di
     data = data_of(kind, cohort, split, source)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the last times of small test parts have no censoring weight
-        preprocessor = Preprocessor().fit(data.X)
-        F, T = (preprocessor.transform(X).astype(np.float32) for X in (data.X, data.X_test))
-        keep = partial(kept, cache, f"{kind} {cohort} {split}")
-        curves = cross_fitted(F, data.y, T, random_state(cohort, split), keep)
-        test_follow_up = study_follow_up(data.X_test, data.y_test)
-        identity = dict(zip(IDENTITY, (kind, cohort, split), strict=True))
-        return [
-            {
-                **identity,
-                "way": name,
-                **{k: round(v, 5) for k, v in scores("packaged", data, found, test_follow_up).items()},
-            }
-            for name, found in ways(Combiner(data.y, curves, study_follow_up(F, data.y))).items()
-        ]
+        found = ways(combiner_of(data, cross_fitted, cache, kind, cohort, split))
+        follow_up = study_follow_up(data.X_test, data.y_test)
+        scored = {name: scores("packaged", data, curves, follow_up) for name, curves in found.items()}
+    identity = dict(zip(IDENTITY, (kind, cohort, split), strict=True))
+    return [{**identity, "way": name, **{k: round(v, 5) for k, v in of.items()}} for name, of in scored.items()]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -360,16 +360,21 @@ def scores(kind: str, data: Data, curves: SurvivalCurves, follow_up: FollowUp) -
     return out | {name: float(means[name]) for name in OWN_METRICS}
 
 
+def combiner_of(data: Data, cross_fitted: Any, cache: Path, kind: str, cohort: str, split: int) -> Combiner:
+    """Return what combines the curves of a split, which ``cross_fitted`` makes or finds in the cache."""
+    preprocessor = Preprocessor().fit(data.X)
+    F, T = (preprocessor.transform(X).astype(np.float32) for X in (data.X, data.X_test))
+    keep = partial(kept, cache, f"{kind} {cohort} {split}")
+    curves = cross_fitted(F, data.y, T, random_state(cohort, split), keep)
+    return Combiner(data.y, curves, study_follow_up(F, data.y))
+
+
 def one(kind: str, cohort: str, split: int, source: Any, cache: Path) -> list[dict[str, Any]]:
     """Return the rows of one split: every way to combine."""
     data = data_of(kind, cohort, split, source)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the last times of small test parts have no censoring weight
-        preprocessor = Preprocessor().fit(data.X)
-        F, T = (preprocessor.transform(X).astype(np.float32) for X in (data.X, data.X_test))
-        keep = partial(kept, cache, f"{kind} {cohort} {split}")
-        curves = cross_fitted(F, data.y, T, random_state(cohort, split), keep)
-        combine = Combiner(data.y, curves, study_follow_up(F, data.y))
+        combine = combiner_of(data, cross_fitted, cache, kind, cohort, split)
         test_follow_up = study_follow_up(data.X_test, data.y_test)
         out = []
         for name, way in WAYS.items():

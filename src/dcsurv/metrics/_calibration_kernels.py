@@ -61,7 +61,8 @@ def weighted_logistic(
             continue
         penalty = ridge / used
         share = min(max(events / total, 1e-6), 1 - 1e-6)
-        beta[:] = 0.0
+        for r in range(k):
+            beta[r] = 0.0
         beta[0] = np.log(share / (1 - share))
         for _ in range(25):
             for r in range(k):
@@ -224,10 +225,13 @@ def stratified_risk(
     mass, at_risk, stay = np.empty(n_strata), np.empty(n_strata), np.empty(n_strata)
     for b in range(len(weight)):
         row = weight[b]
-        total = row.sum()
+        total = 0.0
+        for i in range(n):
+            total += row[i]
         for count in range(n_strata, 0, -1):
-            mass[:] = 0.0
-            stay[:] = 1.0
+            for k in range(n_strata):
+                mass[k] = 0.0
+                stay[k] = 1.0
             before = 0.0
             start = 0
             while start < n:
@@ -242,7 +246,8 @@ def stratified_risk(
                     stratum[by_risk[k]] = place
                 before += own
                 start = end
-            at_risk[:] = mass
+            for k in range(n_strata):  # a copy by slices would compile for a second longer
+                at_risk[k] = mass[k]
             for i in range(n):
                 if time[i] > t:
                     break

@@ -34,17 +34,7 @@ def decisions(study: Study) -> Section:
         models[study.reference_name] = study.reference_curves
     pictures: list[Picture] = []
     recorded: list[dict[str, Any]] = []
-    helps: pd.DataFrame | None = None
-    if study.n_bootstrap and study.horizons:
-        with section.trying("Whether the model helps"):
-            helps = helpful_thresholds(
-                study.y,
-                study.curves,
-                sorted(study.horizons),
-                censoring=study.weighting()["censoring"],
-                n_bootstrap=study.n_bootstrap,
-                random_state=study.random_state,
-            )
+    helps = _where_it_helps(study, section)
     for t in study.horizons:
         with section.trying(f"Net benefit at {study.when(t)}"):
             tables = _net_benefits(study, models, t)
@@ -61,7 +51,32 @@ def decisions(study: Study) -> Section:
         section.warn(
             "No decision curve could be drawn: there is no horizon with events before it and patients after it."
         )
-    section.convention(
+    section.convention(_convention(study))
+    section.numbers |= {
+        "net_benefit": recorded,
+        "helps": None if helps is None else helps.loc[helps["helps"], ["horizon", "threshold"]].to_dict("records"),
+    }
+    return section
+
+
+def _where_it_helps(study: Study, section: Section) -> pd.DataFrame | None:
+    """Return at which thresholds and horizons the model is shown to help; None without bootstrap samples."""
+    if not (study.n_bootstrap and study.horizons):
+        return None
+    with section.trying("Whether the model helps"):
+        return helpful_thresholds(
+            study.y,
+            study.curves,
+            sorted(study.horizons),
+            censoring=study.weighting()["censoring"],
+            n_bootstrap=study.n_bootstrap,
+            random_state=study.random_state,
+        )
+    return None
+
+
+def _convention(study: Study) -> str:
+    return (
         "Net benefit of Vickers and colleagues for censored outcomes: the share of patients treated, times their "
         "risk by the horizon, minus the share treated times their survival times p/(1 − p); treated means risk ≥ p. "
         "Treat none: 0. "
@@ -82,11 +97,6 @@ def decisions(study: Study) -> Section:
         )
         + "A decision also weighs what lies outside these numbers."
     )
-    section.numbers |= {
-        "net_benefit": recorded,
-        "helps": None if helps is None else helps.loc[helps["helps"], ["horizon", "threshold"]].to_dict("records"),
-    }
-    return section
 
 
 def _net_benefits(study: Study, models: dict[str, SurvivalCurves], t: float) -> dict[str, pd.DataFrame]:

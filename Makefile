@@ -15,7 +15,8 @@ serve: $(VENV)/.runtime
 	test -e dcsurv-demo/model.safetensors || $(BIN)/dcsurv demo
 	$(BIN)/dcsurv serve dcsurv-demo/model.safetensors
 
-# Side by side: types alone would keep one core busy for a minute, and the other idle.
+# Side by side: types alone would keep one core busy for a minute, and the other idle. Tests go first, and types take
+# what these leave while they wait for processes, browsers and servers.
 test: $(VENV)/.development
 	$(MAKE) --jobs 2 check pytest
 
@@ -35,7 +36,7 @@ matrix:
 check: $(VENV)/.development
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	nice -n 19 $(BIN)/mypy
 	$(BIN)/lint-imports
 
 # The documentation into site/; warnings are errors. `scripts/gallery.py` redraws the pictures of the gallery.

@@ -103,8 +103,9 @@ class Population:
             return self.target(TRUTH, what)  # patients are in the same order at every time
         found = [self._with_outcomes(model, k) for k in range(_COHORTS)]
         for name in found[0]:
-            self._targets[model, name, ""] = float(np.mean([one[name] for one in found]))
-        return 0.0 if (model, what) == (TRUTH, "DDC") else self._targets[model, what, ""]
+            mean = float(np.mean([one[name] for one in found]))
+            self._targets[model, name, ""] = 0.0 if (model, name) == (TRUTH, "DDC") else mean
+        return self._targets[model, what, ""]
 
     def _with_outcomes(self, model: str, k: int) -> dict[str, float]:
         """Return what needs outcomes, on one of some large cohorts."""

@@ -49,6 +49,7 @@ def test_values_of_an_endless_cohort_are_those_of_theory():
     true = whole.survival(TRUTH, whole.horizons["median"])
     assert whole.target(TRUTH, "Brier", "median") == pytest.approx(float(np.mean(true * (1 - true))))
     assert whole.target(NOISE, "AUC", "median") == pytest.approx(0.5)
+    assert whole.target(TRUTH, "C-td") > 0.6  # computed from the same outcomes as DDC, which is 0 also after it
     assert whole.target(TRUTH, "ICI", "late") == whole.target(TRUTH, "DDC") == 0
     assert whole.target(TRUTH, "O/E", "early") == 1
     for model, intercept, slope in ((TRUTH, 0, 1), (HIGH, -np.log(1.35), 1), (NARROW, None, 1 / 0.6)):

@@ -38,6 +38,7 @@ from stacking import (
     CHOSEN,
     FAMILIES,
     IDENTITY,
+    LEVELS,
     OWN_METRICS,
     Combiner,
     Curves,
@@ -130,7 +131,7 @@ def order_weights(
     share
         How much one minus the AUC counts beside the Brier score by that of the mean for all; infinite: alone.
     """
-    quantiles = np.quantile(y["time"][y["event"]], (np.arange(20) + 0.5) / 20)
+    quantiles = np.quantile(y["time"][y["event"]], LEVELS)
     at = np.unique(np.minimum(np.searchsorted(nodes, quantiles), len(nodes) - 1))
     known = known_weights(y["time"], y["event"], nodes[at], np.ones(len(y)), groups)
     free = known_free(y["time"], y["event"], nodes[at]).astype(bool)
@@ -166,6 +167,12 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 # --- ways -------------------------------------------------------------------------------------------------------------
 
 SHARES = {"the order counts a third": 0.3, "the order counts as much": 1.0, "only the order": np.inf}
+# Weights that change with time: found in so many parts of it, with such a strength of the prior.
+IN_PARTS = {
+    "early and late weights": (2, _CHOICE.strength),
+    "weights in four parts of time": (4, _CHOICE.strength),
+    "weights in four parts of time, stronger prior": (4, 3.0),
+}
 LOG_MEAN = "mean of log(-log S)"
 
 
@@ -188,7 +195,16 @@ def _other_means(combine: Combiner) -> dict[str, SurvivalCurves]:
     inside = [part.out_of_fold for part in parts]
     prior = np.asarray([_CHOICE.prior.get(name, 1.0) for name in FAMILIES])
     groups = combine.follow_up.groups if combine.follow_up.depends else None
-    found = weights_of(combine.y, combine.nodes, inside, prior, _CHOICE.strength, groups)
+    find = partial(weights_of, combine.y, combine.nodes, inside, prior, groups=groups)
+
+    def over_time(n_parts: int, strength: float) -> SurvivalCurves:
+        """Weigh by weights that run linearly between the middles of the parts."""
+        quantiles = np.array_split(LEVELS, n_parts)
+        middles = np.quantile(combine.y["time"][combine.y["event"]], [np.median(part) for part in quantiles])
+        found = np.stack([find(strength, levels=part) for part in quantiles], axis=1)
+        weights = np.stack([np.interp(combine.nodes, middles, own) for own in found])
+        means = (np.einsum("ft,fnt->nt", weights, np.stack(each)) for each in zip(*parts, strict=True))
+        return combine.finished(Curves(*(np.minimum.accumulate(mean, axis=1) for mean in means)), _CHOICE.after)
 
     def curves(weights: np.ndarray, there: Any, back: Any) -> SurvivalCurves:
         means = (back(np.tensordot(weights, there(np.stack(each)), 1)) for each in zip(*parts, strict=True))
@@ -198,7 +214,8 @@ def _other_means(combine: Combiner) -> dict[str, SurvivalCurves]:
         name: curves(order_weights(combine.y, combine.nodes, inside, prior / prior.sum(), share, groups), _same, _same)
         for name, share in SHARES.items()
     }
-    return out | {LOG_MEAN: curves(found, _log_log, _from_log_log)}
+    out |= {name: over_time(*how) for name, how in IN_PARTS.items()}
+    return out | {LOG_MEAN: curves(find(_CHOICE.strength), _log_log, _from_log_log)}
 
 
 def _same(survival: np.ndarray) -> np.ndarray:
@@ -231,7 +248,7 @@ ALONE = {f"{name} alone": name for name in FAMILIES}
 TABLES = {
     "Other trees in place of the same": list(TREES),
     "A sixth family": list(SIXTH),
-    "Other weights, another mean": [*SHARES, LOG_MEAN],
+    "Other weights, another mean": [*SHARES, *IN_PARTS, LOG_MEAN],
     "For comparison: one family alone, with its horizon map": list(ALONE),
 }
 

@@ -62,8 +62,10 @@ SEEDS = 2
 # Other members than those of the default, by the names of their curves.
 FIVE_FOLDS = tuple(f"{name}, 5 folds" for name in FAMILIES)
 ONE_SEED, THREE_SEEDS, LARGER = "dcs, 1 seed", "dcs, 3 seeds", "dcs, 2 layers of 64"
-# Horizons of the weights, and the least share that counts: those of dcsurv.calibration.weights.
-_HORIZONS, _LEAST = 20, 0.02
+# Horizons of the weights as quantiles of the event times, and the least share that counts: those of
+# dcsurv.calibration.weights.
+LEVELS = (np.arange(20) + 0.5) / 20
+_LEAST = 0.02
 
 
 # --- ways to combine --------------------------------------------------------------------------------------------------
@@ -153,13 +155,22 @@ def family_of(name: str) -> str:
 
 
 def weights_of(
-    y: Any, nodes: np.ndarray, curves: Sequence[np.ndarray], prior: Sequence[float], strength: float, groups: Any = None
+    y: Any,
+    nodes: np.ndarray,
+    curves: Sequence[np.ndarray],
+    prior: Sequence[float],
+    strength: float,
+    groups: Any = None,
+    levels: np.ndarray = LEVELS,
 ) -> np.ndarray:
-    """Return the weights of families as ``dcsurv.calibration.weights`` has them, for any strength of the prior."""
+    """Return the weights of families as ``dcsurv.calibration.weights`` has them.
+
+    But for any strength of the prior, and with any quantiles of the event times for horizons.
+    """
     expected = np.asarray(prior) / np.sum(prior)
     if np.isinf(strength):
         return expected
-    quantiles = np.quantile(y["time"][y["event"]], (np.arange(_HORIZONS) + 0.5) / _HORIZONS)
+    quantiles = np.quantile(y["time"][y["event"]], levels)
     at = np.unique(np.minimum(np.searchsorted(nodes, quantiles), len(nodes) - 1))
     known = known_weights(y["time"], y["event"], nodes[at], np.ones(len(y)), groups)
     root = np.sqrt(known.T / len(at))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from dcsurv.experiments import (
     Plan,
     PlanError,
     differences,
+    dispatch,
     printed_table,
     run,
     runner,
@@ -455,6 +457,31 @@ def test_a_task_that_kills_its_cluster_worker_is_a_failure_and_not_the_end(tmp_p
         found = run(plan, tmp_path, cluster=cluster.scheduler_address)
     assert found.rows["model"].tolist() == ["good"]
     assert found.failures["cause"].str.contains("its worker died").all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_result_that_goes_down_with_its_worker_is_computed_again():
+    """It was there, but not fetched yet: neither lost nor a failure."""
+    from distributed import Client, LocalCluster
+
+    tasks = [SimpleNamespace(key=f"task {number}") for number in range(4)]
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, timeout=GUARD) as client,
+    ):
+        outcomes = dispatch._on_cluster(tasks, client, _work_of_nobody)
+        found = [next(outcomes)]
+        _wait_for(lambda: sum(map(len, client.has_what().values())) == len(tasks))
+        before = client.run(os.getpid)
+        for process in before.values():
+            os.kill(process, signal.SIGKILL)
+        _wait_for(lambda: not set(before) & set(client.scheduler_info()["workers"]))
+        found += outcomes
+    assert {one.key: one.failure for one in found} == {task.key: None for task in tasks}
+
+
+def _work_of_nobody(task):
+    return {"task": task.key}, None
 
 
 def test_a_map_is_worked_into_the_stored_curves():

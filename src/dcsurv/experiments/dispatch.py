@@ -107,17 +107,20 @@ def _executor(workers: int, cluster: str | None, work: Work) -> Iterator[Any]:
 def _on_cluster(tasks: Sequence[Job], client: Any, work: Work) -> Iterator[TaskResult]:
     """Run tasks on a Dask cluster; one that takes its workers down with it becomes a failure.
 
+    A result that goes down with its worker, before it was fetched, is waited for: the cluster computes it again.
+
     Not through joblib, whose Dask backend waits forever for a task that killed its worker.
     """
     from distributed import as_completed
 
     futures = {client.submit(attempt, work, task, key=f"{task.key}-{uuid.uuid4().hex}"): task for task in tasks}
     for future in as_completed(futures):  # type: ignore[no-untyped-call]
-        if future.status == "finished":
-            yield future.result()
-        else:
-            error = future.exception()
-            yield TaskResult(futures[future].key, failure={"cause": f"its worker died: {error}", "traceback": ""})
+        try:
+            outcome = future.result()
+        except Exception as error:
+            cause = f"its worker died: {error}"
+            outcome = TaskResult(futures[future].key, failure={"cause": cause, "traceback": ""})
+        yield outcome
         future.release()
 
 

@@ -13,8 +13,9 @@ from typing import Final
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-# Dask's processes may take their time to answer on a busy machine.
-os.environ.setdefault("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "600s")
+# Dask's processes may take their time to answer on a busy machine; but who calls a worker that was just killed waits as
+# long.
+os.environ.setdefault("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "60s")
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402

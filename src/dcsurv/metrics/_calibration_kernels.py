@@ -61,8 +61,7 @@ def weighted_logistic(
             continue
         penalty = ridge / used
         share = min(max(events / total, 1e-6), 1 - 1e-6)
-        for r in range(k):
-            beta[r] = 0.0
+        beta[:] = 0.0
         beta[0] = np.log(share / (1 - share))
         for _ in range(25):
             for r in range(k):
@@ -246,7 +245,7 @@ def stratified_risk(
                     stratum[by_risk[k]] = place
                 before += own
                 start = end
-            for k in range(n_strata):  # a copy by slices would compile for a second longer
+            for k in range(n_strata):  # by slices, it would compile for two seconds longer
                 at_risk[k] = mass[k]
             for i in range(n):
                 if time[i] > t:

@@ -187,8 +187,7 @@ def ascending(values: FloatArray, bits: IntArray, order: IntArray, spare: IntArr
             order[k] = k
         for digit in range(first, _DIGITS):
             _sort_digit(bits, _DIGIT_BITS * digit, order, spare)
-            for k in range(n):  # a copy by slices would compile for longer
-                order[k] = spare[k]
+            order[:] = spare
         moves = 0
         for k in range(1, n):
             who = order[k]

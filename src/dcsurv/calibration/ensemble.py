@@ -199,7 +199,7 @@ class CalibratedEnsemble(SurvivalEstimator):
         return out
 
     def fit_prepared(self, X: Features, y: Outcome, weight: FloatArray | None) -> dict[str, Any]:
-        """Train the members on the folds, weigh the families and fit the maps by what each predicts out of fold."""
+        """Train the members on the folds, weight the families and fit the maps by what each predicts out of fold."""
         events = int(y["event"].sum())
         n_folds = folds_for(events) if self.n_members is None else int(self.n_members)
         if n_folds > min(events, len(y)):

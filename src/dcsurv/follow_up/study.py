@@ -26,7 +26,7 @@ from dcsurv.nonparametric import LOWEST_CENSORING, censoring_curve
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.target import FloatArray, IntArray, check_outcome, check_sample_weight
 
-# To miss features that decide follow-up does more harm than to weigh by some that do not.
+# To miss features that decide follow-up does more harm than to weight by some that do not.
 _FEATURES_P_VALUE = 0.005
 # With fewer patients or censorings nothing can be said.
 _LEAST_PATIENTS, _LEAST_CENSORED = 60, 20

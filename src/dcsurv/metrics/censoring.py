@@ -64,7 +64,7 @@ def resolve_follow_up(
 ) -> FollowUp | None:
     """Return the groups within which censoring is estimated, those with weight 0 left out, or None: one curve for all.
 
-    ``models``: the curves that are to be weighed, of several models if they are to be compared.
+    ``models``: the curves that are to be weighted, of several models if they are to be compared.
     """
     if isinstance(censoring, FollowUp):
         found = censoring

@@ -76,7 +76,7 @@ def evaluate(
     convention : {"default", "paper"}, default "default"
         How to compute them; numbers of one convention must not be compared with those of the other.
     weights_from : {"test", "train"}, default "test"
-        Whose censoring curve weighs the patients where there is one for all: their own, estimated anew in each
+        Whose censoring curve weights the patients where there is one for all: their own, estimated anew in each
         resample, or that of ``y_train``, which stays the same. Training patients may have been followed for longer or
         shorter, and then their curve gives wrong numbers; even where they were not, it adds noise.
     confidence : float, default 0.95
@@ -202,7 +202,7 @@ def compare(
     convention : {"default", "paper"}, default "default"
         How to compute them.
     weights_from : {"test", "train"}, default "test"
-        Whose censoring curve weighs the patients; see :func:`evaluate`.
+        Whose censoring curve weights the patients; see :func:`evaluate`.
     confidence : float, default 0.95
         Share of the resamples inside the percentile interval.
     random_state : int, default 0

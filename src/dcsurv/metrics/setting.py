@@ -37,7 +37,7 @@ class Setting:
     asked : array-like of float or None, default None
         Horizons that were asked for; None: the quartiles of the event times.
     weights_from : {"test", "train"}, default "test"
-        Whose one censoring curve weighs the patients where these have no groups: their own, or that of ``y_train``.
+        Whose one censoring curve weights the patients where these have no groups: their own, or that of ``y_train``.
     drawn_from : Setting or None, default None
         The setting of the patients' own outcome, if ``y`` was drawn from the curves; see :meth:`redrawn`.
     of_curves : dict, default {}

@@ -97,7 +97,7 @@ class Study:
         return int(self.y["event"].sum())
 
     def weighting(self, rows: IntArray | None = None) -> dict[str, Any]:
-        """Return how metrics weigh the patients, or some of them, against censoring."""
+        """Return how metrics weight the patients, or some of them, against censoring."""
         if not self.follow_up.depends:
             return {"censoring": "marginal"}
         return {"censoring": self.follow_up if rows is None else self.follow_up.take(rows)}

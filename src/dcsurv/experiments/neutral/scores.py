@@ -21,7 +21,7 @@ _DIGITS: Final = 10
 def isbs(y: Any, curves: SurvivalCurves, y_train: Any) -> float:
     """Return the integrated survival Brier score as mlr3proba computes it.
 
-    Graf's score at the distinct test times; an event at z is weighed by 1 / G(z), a patient alive at t by 1 / G(t),
+    Graf's score at the distinct test times; an event at z is weighted by 1 / G(z), a patient alive at t by 1 / G(t),
     where G is the Kaplan-Meier curve of censoring on the training patients, at least 0.001; then the trapezoid rule,
     divided by the length of the interval. Times end at the first at which more than 80 % of the test patients are no
     longer at risk. One censoring curve serves all patients, which rewards models that learn how long somebody was

@@ -1,6 +1,6 @@
 """A hundred kills: commands are struck at random moments, and what is left is looked at.
 
-Every life is a command that is killed (kill -9), told to end or interrupted, at a moment between its start and its end,
+Every life is a command that is killed (kill -9), terminated or interrupted, at a moment between its start and its end,
 or just as it writes its result. Afterwards the folder must hold what it held before or the whole result, and ten
 seconds later none of its processes may live. A few lives are spent in each folder; then the same command must end there
 as if nothing had happened. Commands are forks of a process that has imported everything, so that moments are not mostly

@@ -415,8 +415,8 @@ def page(results: dict[str, Any]) -> str:
         )
     if one := results.get("stops"):
         lines.append(
-            f"| told to end under load, {one['times']} times | {one['answered']:,} answered, {one['lost']} lost, "
-            f"{one['others']} refused |"
+            f"| terminated under load (SIGTERM), {one['times']} times | {one['answered']:,} answered, "
+            f"{one['lost']} lost, {one['others']} refused |"
         )
     if one := results.get("replaced"):
         lines.append(

@@ -301,8 +301,8 @@ def test_ctrl_c_while_fitting(tmp_path: Path, jobs: int) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv"]
 
 
-def test_a_command_told_to_end_tidies_up(cox: Path) -> None:
-    """It is held where all rows are written but the file has not got its name, and told to end there."""
+def test_a_terminated_command_tidies_up(cox: Path) -> None:
+    """It is held where all rows are written but the file has not got its name, and terminated there."""
     before = sorted(cox.parent.iterdir())
     held = "import os, time; os.fsync = lambda _: time.sleep(600); from dcsurv.cli import main; main()"
     command = [sys.executable, "-c", held, "predict", cox, cox.parent / "p.csv", "-o", cox.parent / "out.csv"]

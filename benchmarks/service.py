@@ -245,7 +245,7 @@ def slow(bench: Bench) -> dict[str, Any]:
 
 
 def stops(bench: Bench) -> dict[str, Any]:
-    """Told to end under load, again and again: what was accepted is answered."""
+    """Terminated under load, again and again: what was accepted is answered."""
     rng = random.Random(0)
 
     async def load(service: Running, wait: float) -> Counter[int]:

@@ -134,7 +134,7 @@ def test_models_that_are_compared_have_the_same_weights() -> None:
     assert found.depends
     one = metrics.integrated_brier_score(drawn.y, noise, censoring=found)
     assert table["reference_value"][0] == pytest.approx(one, abs=1e-12)
-    # Alone, the noise is weighed by one curve: it does not predict censoring.
+    # Alone, the noise is weighted by one curve: it does not predict censoring.
     alone = metrics.integrated_brier_score(drawn.y, noise)
     assert alone == metrics.integrated_brier_score(drawn.y, noise, censoring="marginal") != one
 

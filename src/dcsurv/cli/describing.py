@@ -98,7 +98,7 @@ def _training(card: ModelCard, inside: dict[str, Any]) -> list[tuple[str, str]]:
     """Say what the model was fitted to, line by line with a name."""
     training = inside["training"]
     trained_on = card.trained_on or f"fitted to {plural(training['patients'], 'patient')}"
-    lines = [("trained", f"{trained_on}, {plural(training['events'], 'event')} {card.created}")]
+    lines = [("trained", f"{trained_on}, {plural(training['events'], 'event')}, {card.created}")]
     lines += [("then", f"recalibrated on {entry}") for entry in card.recalibrated_on]
     if card.data:
         lines.append(("data", f"{card.data['file']}, SHA-256 {str(card.data['sha256'])[:16]}…"))

@@ -166,7 +166,7 @@ def show_recalibration(shell: Shell, model: Recalibrated, card: ModelCard) -> No
     columns = {"before": found["before"]}
     if found["after"] is not None:
         columns["after"] = found["after"]
-    show_metrics(shell, f"On the {model.fitted_on_} of the recalibration", columns, card.horizons, card.unit)
+    show_metrics(shell, f"Before and after, on the {model.fitted_on_}", columns, card.horizons, card.unit)
     if found["after"] is not None:
         shell.show(
             "After: each patient's curve was mapped by maps fitted to the other folds of these patients.", style="dim"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+
+import pandas as pd
 
 from dcsurv.cli import options as o
 from dcsurv.cli.app import command
@@ -64,32 +66,12 @@ def explain(
     from dcsurv.explanation import explain as values_of
     from dcsurv.persistence import load
     from dcsurv.preprocessing import OutsideTrainingWarning
-    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
     from dcsurv.report.explained import risk_table, write_explanation
 
-    o.check_output(output, data, model, suffixes=(".html", ".csv"))
-    numbers = output.with_suffix(".csv")
-    if numbers != output:
-        o.check_page(output, data, model)
-        if numbers.exists() and numbers.samefile(data):
-            raise CohortError(
-                f"the numbers of the page would go to {numbers}, which is read here. Give -o another name."
-            )
-        o.check_output(numbers, model)
+    numbers = _numbers_beside(output, data, model)
     fitted = load(model)
     card = ModelCard.of(fitted)
-    last = float(fitted.nodes[-1])
-    asked = horizons_for(card, horizons)
-    times = [horizon.time for horizon in asked if horizon.time <= last]
-    end = describe_time(last, card.unit)
-    if not times:
-        raise CohortError(
-            f"all horizons lie beyond the follow-up of the training patients ({end}).",
-            remedy="Ask for earlier ones with --horizons.",
-        )
-    if len(times) < len(asked):
-        late = ", ".join(horizon.label for horizon in asked[len(times) :])
-        note(f"Beyond the follow-up of the training patients ({end}), and left out: {late}.")
+    times = _times(fitted, card, horizons)
     frame = read_table(data, **reading.as_parameters()).frame
     require_columns(card.columns, list(frame.columns))
     features, odd = apply_columns(frame, card.columns, levels_of(fitted))
@@ -100,14 +82,7 @@ def explain(
         raise CohortError(f"--row names row {rows[-1]}, which is not there; there are 1 to {len(features)}.")
     chosen = features.iloc[[one - 1 for one in rows]]
     labels = [f"patient in row {one}" for one in rows]
-    outside = fitted.look_outside(chosen)
-    if outside is None:
-        note(RANGES_UNKNOWN)
-    else:
-        for place, text in sorted(outside.notes().items())[:_SHOWN_ROWS]:
-            note(f"Row {rows[place]}: {text}.")
-        for text in outside.counts.describe() if len(outside.notes()) > _SHOWN_ROWS else ():
-            note(text)
+    _note_what_is_unlike_training(fitted, chosen, rows)
     with shell.steps() as step, warnings.catch_warnings():
         warnings.simplefilter("ignore", OutsideTrainingWarning)  # said above
         step(f"explaining {plural(len(chosen), 'patient')}")
@@ -123,3 +98,48 @@ def explain(
             written = [output, numbers, *made.figures]
     shell.say(f"{output}: what the features make of the predictions for {plural(len(chosen), 'patient')}.")
     shell.result({"output": str(output), "rows": rows, "horizons": times, "files": [str(path) for path in written]})
+
+
+def _numbers_beside(output: Path, data: Path, model: Path) -> Path:
+    """Return where the numbers go, after a look at every file that would be written."""
+    o.check_output(output, data, model, suffixes=(".html", ".csv"))
+    numbers = output.with_suffix(".csv")
+    if numbers != output:
+        o.check_page(output, data, model)
+        if numbers.exists() and numbers.samefile(data):
+            raise CohortError(
+                f"the numbers of the page would go to {numbers}, which is read here. Give -o another name."
+            )
+        o.check_output(numbers, model)
+    return numbers
+
+
+def _times(fitted: Any, card: ModelCard, horizons: str | None) -> list[float]:
+    """Return the horizons that are explained: those within the follow-up of training."""
+    last = float(fitted.nodes[-1])
+    asked = horizons_for(card, horizons)
+    times = [horizon.time for horizon in asked if horizon.time <= last]
+    end = describe_time(last, card.unit)
+    if not times:
+        raise CohortError(
+            f"all horizons lie beyond the follow-up of the training patients ({end}).",
+            remedy="Ask for earlier ones with --horizons.",
+        )
+    if len(times) < len(asked):
+        late = ", ".join(horizon.label for horizon in asked[len(times) :])
+        note(f"Beyond the follow-up of the training patients ({end}), and left out: {late}.")
+    return times
+
+
+def _note_what_is_unlike_training(fitted: Any, chosen: pd.DataFrame, rows: list[int]) -> None:
+    """Say which of the chosen rows the model has seen nothing like."""
+    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
+
+    outside = fitted.look_outside(chosen)
+    if outside is None:
+        note(RANGES_UNKNOWN)
+    else:
+        for place, text in sorted(outside.notes().items())[:_SHOWN_ROWS]:
+            note(f"Row {rows[place]}: {text}.")
+        for text in outside.counts.describe() if len(outside.notes()) > _SHOWN_ROWS else ():
+            note(text)

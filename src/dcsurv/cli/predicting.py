@@ -129,7 +129,6 @@ def predict(
     workers must find both folders where this machine does.
     """
     from dcsurv.persistence import load
-    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
 
     parts = _parts(data, output)
     if parts is None and cluster is not None:
@@ -156,35 +155,18 @@ def predict(
     clash = [name for name in kept if name in predictor.names()]
     if clash:
         raise CohortError(f"--keep names {clash[0]!r}, which is also the name of a prediction. Rename it in the file.")
+    done_before = sum(part.done for part in parts or ())
     with nullcontext() if cluster is None else on_cluster(cluster), shell.counting("predicting") as count:
         if parts is None:
             for rows in write_predictions(predictor, form, output, strict=strict):
                 count(rows)
             found = Counts.of(predictor)
         else:
-            kept_parts, found = sum(part.done for part in parts), Counts()
+            found = Counts()
             for found in predict_folder(predictor, parts, output, _fingerprint(model), strict=strict):
                 count(found.rows)
-    _note_what_was_odd(found, form)
-    if fitted.training_ranges is None:
-        note(RANGES_UNKNOWN)
-    if predictor.escaped:
-        note(
-            f"{plural(predictor.escaped, 'copied cell')} would be run as a formula by spreadsheets, and an apostrophe "
-            "was put before; --formulas writes them as they are."
-        )
-    times = ", ".join(horizon.label for horizon in chosen)
-    if parts is None or kept_parts < len(parts):
-        shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")
-    if parts is not None and kept_parts:
-        were = "was" if kept_parts == 1 else "were"
-        shell.say(f"{output}: {plural(kept_parts, 'file')} of {len(parts)} had been predicted before and {were} kept.")
-    if predictor.bands is not None:
-        share = f"{100 * predictor.bands:g}"
-        shell.say(f"Columns _lower{share} and _upper{share}: {share} % confidence band of the survival probability.")
-    if predictor.interval is not None:
-        share = f"{100 * predictor.interval:g}"
-        shell.say(f"Column time_lower{share}: the event comes later than this in {share} % of such patients.")
+    _note_what_was_odd(predictor, found, form)
+    _say_what_was_written(shell, output, predictor, found, parts, done_before)
     shell.result(
         {
             "output": str(output),
@@ -234,8 +216,28 @@ def _fingerprint(model: Path) -> str:
     return hashlib.sha256(model.read_bytes()).hexdigest()
 
 
-def _note_what_was_odd(found: Counts, form: TableFormat) -> None:
+def _say_what_was_written(
+    shell: Shell, output: Path, predictor: Predictor, found: Counts, parts: list[TablePart] | None, done_before: int
+) -> None:
+    """Say for whom and when there are predictions now, and what their columns mean."""
+    times = ", ".join(horizon.label for horizon in predictor.horizons)
+    if parts is None or done_before < len(parts):
+        shell.say(f"{output}: predictions for {plural(found.rows, 'patient')} at {times}.")
+    if parts is not None and done_before:
+        were = "was" if done_before == 1 else "were"
+        shell.say(f"{output}: {plural(done_before, 'file')} of {len(parts)} had been predicted before and {were} kept.")
+    if predictor.bands is not None:
+        share = f"{100 * predictor.bands:g}"
+        shell.say(f"Columns _lower{share} and _upper{share}: {share} % confidence band of the survival probability.")
+    if predictor.interval is not None:
+        share = f"{100 * predictor.interval:g}"
+        shell.say(f"Column time_lower{share}: the event comes later than this in {share} % of such patients.")
+
+
+def _note_what_was_odd(predictor: Predictor, found: Counts, form: TableFormat) -> None:
     """Say what the table held that the model did not expect, and for whom it predicts beyond its reach."""
+    from dcsurv.preprocessing.ranges import RANGES_UNKNOWN
+
     for text in () if found.outside is None else found.outside.describe():
         note(text)
     for odd in found.odd.values():
@@ -254,3 +256,10 @@ def _note_what_was_odd(found: Counts, form: TableFormat) -> None:
         )
     for text in form.notes:
         note(text)
+    if predictor.model.training_ranges is None:
+        note(RANGES_UNKNOWN)
+    if predictor.escaped:
+        note(
+            f"{plural(predictor.escaped, 'copied cell')} would be run as a formula by spreadsheets, and an apostrophe "
+            "was put before; --formulas writes them as they are."
+        )

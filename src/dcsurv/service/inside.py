@@ -163,8 +163,8 @@ def told(model: SurvivalModel) -> list[str]:
     most = max((len(one.values) for one in of.get("times", [])), default=0)
     if most:
         out.append(
-            f"Up to {plural(most, 'time')} at which patients had the event or were last seen. Who knows the day of a "
-            "patient's event may find it here, and nothing else about that patient beside it."
+            f"Up to {plural(most, 'time')} at which patients had the event or were last seen. Anyone who knows the day "
+            "of a patient's event may find it here, and nothing else about that patient beside it."
         )
     drawn = "to compare with, drawn from quantiles and levels of the features; nobody's row"
     return [*out, *(f"{one.text} {drawn}." for one in of["made up"])]

@@ -373,6 +373,7 @@ def test_recalibrate_writes_a_new_model(folder: Path, tmp_path: Path) -> None:
     assert "CoxPH, recalibrated" in shown
     assert "recalibrated on 200 patients" in shown
     assert "l.csv" in shown
+    assert "by the horizon and rank maps" in shown
     run("predict", output, folder / "later.csv", "-o", tmp_path / "p.csv")
     page = ["report", output, folder / "later.csv", "--train", folder / "patients.csv", "-o", tmp_path / "r.html"]
     run(*page, "--bootstrap", 0)
@@ -441,8 +442,11 @@ def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path)
     later.loc[1, "died"] = np.nan
     later.to_csv(tmp_path / "gap.csv", index=False)
     model = folder / "cox.safetensors"
-    report = ("report", model, tmp_path / "gap.csv", "--bootstrap", 0, "--horizons", "1y", "-o", tmp_path / "r.html")
-    numbers = json.loads(run(*report, "--patients", "1,3", "--json").stdout)["numbers"]["examples"]
+    page = ("--bootstrap", 0, "--horizons", "1y,30y", "-o", tmp_path / "r.html")
+    report = ("report", model, tmp_path / "gap.csv", *page)
+    written = run(*report, "--patients", "1,3", "--json")
+    assert "Nothing is reported at 30 years: follow-up of these patients ends at" in written.stderr
+    numbers = json.loads(written.stdout)["numbers"]["examples"]
     assert numbers["labels"] == ["patient in row 1", "patient in row 3"]
     assert "patient in row 3" in (tmp_path / "r.html").read_text(encoding="utf-8")
     run("predict", model, tmp_path / "gap.csv", "--horizons", "1y", "-o", tmp_path / "p.csv")

@@ -32,6 +32,7 @@ from dcsurv.cohort import (
     usable_horizons,
 )
 from dcsurv.messages import InputError
+from dcsurv.models import CoxPH
 from dcsurv.target import make_outcome
 
 PLAIN = "age,sex,days,died\n61,f,120,1\n55.5,m,80,0\n,f,300,1\n"
@@ -268,13 +269,27 @@ def test_a_frame_is_read_as_its_file_is(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "p.parquet")
     for name in ("p.csv", "p.parquet"):
         of_file = read_cohort(tmp_path / name, **options)
-        pd.testing.assert_frame_equal(of_frame.features, of_file.features)
+        pd.testing.assert_frame_equal(of_frame.features.reset_index(drop=True), of_file.features)
         np.testing.assert_array_equal(of_frame.y, of_file.y)
         assert [c.to_dict() for c in of_frame.columns] == [c.to_dict() for c in of_file.columns]
         assert of_frame.outcome == of_file.outcome
         assert of_frame.incomplete == of_file.incomplete == 1
     assert of_frame.outcome.coding.events == ("2",)
     assert (of_frame.name, of_frame.digest) == ("table", None)
+
+
+def test_patients_keep_the_labels_of_their_frame_and_none_of_them_is_shown() -> None:
+    frame = patients(60).set_axis([f"P{number:02}" for number in range(60)], axis=0)
+    frame.loc["P01", "died"] = np.nan
+    cohort = Cohort.from_frame(frame, time="days", event="died", unit="days", missing_values={"age": 999})
+    assert cohort.features.index.tolist() == [label for label in frame.index if label != "P01"]
+    curves = CoxPH().fit(cohort.features, cohort.y).predict_survival_function(cohort.features[:3])
+    assert curves.to_frame().index.tolist() == ["P00", "P02", "P03"]
+    assert cohort.take(np.array([4, 1])).features.index.tolist() == ["P05", "P02"]
+    assert repr(cohort) == (
+        f"Cohort('table': 59 patients, {cohort.events} events, {cohort.features.shape[1]} features; time 'days' in "
+        "days, event 'died')"
+    )
 
 
 def test_what_is_wrong_with_a_frame_is_said_in_the_words_of_python() -> None:
@@ -286,6 +301,9 @@ def test_what_is_wrong_with_a_frame_is_said_in_the_words_of_python() -> None:
         ({"event_values": [7]}, "event_values", "event_values= names '7', which the column 'died' does not hold"),
         ({"numeric": ["stage"]}, "numeric", "Leave it out of numeric=, or repair it"),
         ({"drop": "stage"}, "drop", "drop= is the text 'stage'. Pass a list, such as drop=['stage']."),
+        ({"event_values": 1}, "event_values", "event_values= is 1. Pass a list, such as event_values=[1]."),
+        ({"missing_values": 999}, "missing_values", "missing_values= is 999. Pass a list"),
+        ({"time": None}, "time", "time= is None. Name a column. The table has 'age'"),
         ({"frame": frame.to_dict()}, "frame", "a dict arrived, but a pandas DataFrame is expected"),
     ):
         with pytest.raises(CohortError) as caught:

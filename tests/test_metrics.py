@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cohorts import CASES, random_cohort
 from dcsurv import SurvivalCurves, make_outcome
+from dcsurv.cohort import last_usable_time
 from dcsurv.curves import as_curves
 from dcsurv.metrics import (
     auc,
@@ -245,6 +246,20 @@ def test_evaluate_is_one_tidy_table_that_agrees_with_the_functions():
     assert (table["convention"].str.len() > 10).all()
     again = evaluate(y, curves, n_bootstrap=200)
     assert table.equals(again)
+
+
+def test_a_horizon_that_few_patients_reach_is_computed_if_asked_for_and_said_to_be_of_few():
+    y, curves = random_cohort(1, n=400)
+    last = last_usable_time(y["time"], y["event"])
+    late = float(np.sort(y["time"])[-3])
+    assert late > last
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        usable = evaluate(y, curves, horizons=[last], metrics=["O/E"], n_null=0)
+    with pytest.warns(UserWarning, match=f"fewer than 10 of these patients .* after {last:g}.* said of {late:g} rests"):
+        both = evaluate(y, curves, horizons=[last, late], metrics=["O/E"], n_null=0)
+    assert both["horizon"].tolist() == [last, late]
+    assert both["value"][0] == pytest.approx(usable["value"][0], abs=1e-12)
 
 
 def test_numbers_of_numpy_are_numbers():

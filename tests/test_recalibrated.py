@@ -64,7 +64,7 @@ def test_the_wrapper_tells_which_model_which_maps_and_on_whom(cox: dcsurv.CoxPH,
     assert "CoxPH" in text
     assert "maps=('rank',)" in text
     assert f"300 patients ({y['event'][600:900].sum()} events) of hospital B" in text
-    assert model.before_recalibration() is cox
+    assert repr(model.before_recalibration()) == repr(cox)
     assert model.training_summary_ is cox.training_summary_
     assert model.follow_up_ is cox.follow_up_
     assert model.time_unit == "days"
@@ -90,6 +90,42 @@ def test_refitting_refits_the_maps_alone_and_a_clone_keeps_the_model(cox: dcsurv
         Recalibrated(dcsurv.CoxPH()).fit(X[:50], y[:50])
     with pytest.raises(ValueError, match="a fitted model of dcsurv is expected"):
         Recalibrated("model.safetensors").fit(X[:50], y[:50])
+
+
+def test_what_is_said_and_saved_is_what_was_fitted(cox: dcsurv.CoxPH, metabric: Any, tmp_path: Path) -> None:
+    X, y = metabric
+    model = Recalibrated(cox).fit(X[600:900], y[600:900])
+    first = model.predict_survival_function(X[900:920]).values
+    model.set_params(maps=("rank",))
+    assert "maps=('horizon', 'rank')), fitted on 300 patients" in repr(model)
+    assert repr(model).endswith("; maps changed since")
+    with pytest.raises(ModelFileError, match=r"maps changed since the maps were fitted\. Fit them again"):
+        model.save(tmp_path / "model")
+    model.set_params(maps=("horizon", "rank"), model=dcsurv.DeepSurv())
+    assert repr(model).startswith("Recalibrated(CoxPH(")
+    assert repr(model).endswith("; model changed since")
+    np.testing.assert_array_equal(model.predict_survival_function(X[900:920]).values, first)
+    with pytest.raises(ModelFileError, match="model changed since"):
+        model.save(tmp_path / "model")
+    model.set_params(model=cox).save(tmp_path / "model")
+    header, arrays = read(tmp_path / "model")
+    document = {key: value for key, value in header.items() if key not in ("format", "kind")}
+    with pytest.raises(ValueError, match=r"its maps are \('horizon', 'rank'\), but it says \('rank',\)"):
+        Recalibrated.from_saved({**document, "maps": ["rank"]}, arrays)
+
+
+def test_the_model_inside_keeps_its_parameters_and_its_fit(metabric: Any) -> None:
+    X, y = metabric
+    cox = dcsurv.CoxPH().fit(X[:600], y[:600])
+    model = Recalibrated(cox).fit(X[600:900], y[600:900])
+    first = model.predict_survival_function(X[900:920]).values
+    assert set(model.get_params()) == {"model", "maps", "fitted_on"}
+    with pytest.raises(ValueError, match="model__penalizer is a parameter of the model inside, which is fitted"):
+        clone(model).set_params(model__penalizer=5.0)
+    assert cox.penalizer == dcsurv.CoxPH().penalizer
+    cox.set_params(penalizer=5.0).fit(X[900:1200], y[900:1200])
+    np.testing.assert_array_equal(model.predict_survival_function(X[900:920]).values, first)
+    assert "penalizer" not in repr(model)
 
 
 def test_the_same_bits_come_back_from_a_file_also_after_two_recalibrations(

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.target import FloatArray, check_sample_weight, unpack
+from dcsurv.target import BoolArray, FloatArray, check_sample_weight, make_outcome, unpack
 
 # Probability of being uncensored down to which weights by its inverse go: beyond, a few patients would stand for all.
 LOWEST_CENSORING = 0.05
+# How many patients have to be under observation at a time for it to be looked at, for the same reason.
+_AT_RISK = 10
 
 
 @dataclass(frozen=True)
@@ -170,3 +172,30 @@ def _product_limit(
     # A last patient who leaves must bring the curve to exactly 0, whatever the running sums were rounded to.
     values = np.cumprod(np.clip(1.0 - share, 0.0, 1.0))
     return StepFunction(distinct, values, 1.0)
+
+
+def last_usable_time(time: FloatArray, event: BoolArray) -> float:
+    """Return the last time with at least 10 patients under observation, and not nearly everybody censored before.
+
+    Parameters
+    ----------
+    time : array of shape (n,)
+        Times under observation.
+    event : array of bool of shape (n,)
+        Whether the event was observed then.
+
+    Returns
+    -------
+    float
+        The time; with fewer than 20 patients, that until which half of them are under observation.
+    """
+    ordered = np.sort(time)
+    last = float(ordered[len(ordered) - least_at_risk(len(time))])
+    g = censoring_curve(make_outcome(np.maximum(time, 0), event))
+    thin = g.times[g.values < LOWEST_CENSORING]
+    return min(last, float(thin[0])) if len(thin) else last
+
+
+def least_at_risk(patients: int) -> int:
+    """Return how many of so many patients must be under observation at a horizon."""
+    return min(_AT_RISK, max(1, patients // 2))

@@ -52,6 +52,15 @@ class MapSequence(RecalibrationMap):
     def __init__(self, maps: Sequence[RecalibrationMap]) -> None:
         self.maps = tuple(maps)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What :func:`make_maps` calls them, in their order."""
+        return tuple(name for one in self.maps for name, kind in _BY_NAME.items() if isinstance(one, kind))
+
+    def describe(self) -> str:
+        """Return the maps in words, such as "the horizon and rank maps"."""
+        return f"the {' and '.join(self.names)} map{'' if len(self.names) == 1 else 's'}"
+
     def fit(
         self,
         y: Any,

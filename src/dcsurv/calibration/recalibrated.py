@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from dcsurv.models.bands import Backing, BandArithmetic, BandSources
 from dcsurv.models.base import Features
 from dcsurv.models.saved_model import versions
 from dcsurv.models.time_bounds import TimeBounds
-from dcsurv.persistence import Arrays, Header, MeasuredRow, from_saved
+from dcsurv.persistence import Arrays, Header, MeasuredRow, ModelFileError, from_saved
 from dcsurv.plain import Count, declared
 from dcsurv.preprocessing import Population
 from dcsurv.target import FloatArray, check_outcome
@@ -93,15 +94,16 @@ class _Document(msgspec.Struct):
 
 @dataclass(repr=False, eq=False)
 class Recalibrated(SurvivalModel):
-    """A fitted model of any kind with maps after it that were fitted to other patients.
+    """A fitted model of dcsurv, of any kind, with maps after it that were fitted to other patients.
 
     Fitting refits the maps and nothing else: the model inside keeps what it has learnt. So a clone keeps the fitted
-    model too, and forgets the maps.
+    model too, and forgets the maps. Parameters of the model inside are none of this one: they had their effect when it
+    was fitted.
 
     Parameters
     ----------
     model : SurvivalModel
-        A fitted model. It is not changed.
+        A fitted model. It is not changed, and to fit it again later changes nothing here.
     maps : sequence of str, default ("horizon", "rank")
         Names of the maps in the order in which they are applied; see :class:`CalibratedEnsemble`.
     fitted_on : str or None, default None
@@ -109,6 +111,8 @@ class Recalibrated(SurvivalModel):
 
     Attributes
     ----------
+    model_ : SurvivalModel
+        The model as it was when the maps were fitted.
     map_ : MapSequence
         The fitted maps.
     fitted_on_ : FittedOn
@@ -151,7 +155,9 @@ class Recalibrated(SurvivalModel):
                 "models can be recalibrated with HorizonMap and RankPreservingMap."
             )
         check_is_fitted(self.model)
-        curves = self.model.curves_for(X)
+        # What is fitted again gets new attributes: a copy of the old ones keeps what belongs to the maps.
+        self._wrapped, self.model_ = self.model, copy.copy(self.model)
+        curves = self.model_.curves_for(X)
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
         follow_up = resolve_follow_up("auto", X, outcome, [curves])
         self.map_ = make_maps(self.maps).fit(outcome, curves, sample_weight, censoring=follow_up or "marginal")
@@ -166,9 +172,49 @@ class Recalibrated(SurvivalModel):
     def __sklearn_clone__(self) -> Self:
         return type(self)(self.model, self.maps, self.fitted_on)
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, without those of the model inside.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Makes no difference: the model inside is fitted, and its parameters are not to be set.
+        """
+        own: dict[str, Any] = super().get_params(deep=False)
+        return own
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those of the model inside are refused.
+
+        Parameters
+        ----------
+        **params : object
+            ``model``, ``maps`` and ``fitted_on``.
+        """
+        inside = [name for name in params if name.startswith("model__")]
+        if inside:
+            raise ValueError(
+                f"{inside[0]} is a parameter of the model inside, which is fitted already and is not fitted again "
+                "here. Set it on that model, fit that, and wrap it anew."
+            )
+        out: Self = super().set_params(**params)
+        return out
+
     def __repr__(self) -> str:
-        on = f", fitted on {self.fitted_on_}" if hasattr(self, "fitted_on_") else ", not fitted"
-        return f"Recalibrated({self.model!r}, maps={tuple(self.maps)!r}){on}"
+        if not hasattr(self, "map_"):
+            return f"Recalibrated({self.model!r}, maps={tuple(self.maps)!r}), not fitted"
+        changed = f"; {' and '.join(self._changed())} changed since" if self._changed() else ""
+        return f"Recalibrated({self.model_!r}, maps={self.map_.names!r}), fitted on {self.fitted_on_}{changed}"
+
+    def _changed(self) -> list[str]:
+        """Return the parameters that are no longer those of the fit."""
+        maps = [] if tuple(self.maps) == self.map_.names else ["maps"]
+        return maps if self.model is self._wrapped else ["model", *maps]
+
+    @property
+    def _inside(self) -> Any:
+        """The model that the maps were fitted to; before that, the one to fit them to."""
+        return vars(self).get("model_", self.model)
 
     # --- what it has from the model inside ----------------------------------------------------------------
 
@@ -180,62 +226,62 @@ class Recalibrated(SurvivalModel):
     @property
     def innermost(self) -> SurvivalModel:
         """The model that was trained, without any recalibration."""
-        inside: SurvivalModel = self.model.innermost
+        inside: SurvivalModel = self._inside.innermost
         return inside
 
     @property
     def recalibrations(self) -> list[Any]:
         """All recalibrations of the model, oldest first."""
-        return [*self.model.recalibrations, self]
+        return [*self._inside.recalibrations, self]
 
     def before_recalibration(self) -> SurvivalModel:
         """Return the model inside."""
-        inside: SurvivalModel = self.model
+        inside: SurvivalModel = self._inside
         return inside
 
     def __getattr__(self, name: str) -> Any:
         # What was learnt in training, and how the features are read, is the model's.
         if name in _FROM_MODEL and "model" in vars(self):
-            return getattr(self.model, name)
+            return getattr(self._inside, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def nodes(self) -> FloatArray:
         """The times at which the model inside predicts."""
-        return self.model.nodes
+        return self._inside.nodes
 
     @property
     def has_band(self) -> bool:
         """Whether :meth:`predict_band` can be asked."""
-        return bool(self.model.has_band)
+        return bool(self._inside.has_band)
 
     @property
     def population_(self) -> Population | None:  # type: ignore[override]
         """What the patients that the model inside was trained on look like."""
-        inside: Population | None = self.model.population_
+        inside: Population | None = self._inside.population_
         return inside
 
     def check_features(self, X: Any) -> Any:
         """Return the features, checked by the model inside."""
-        return self.model.check_features(X)
+        return self._inside.check_features(X)
 
     def encode(self, features: Any) -> Features:
         """Return checked features as the numbers that the model inside computes with."""
-        encoded: Features = self.model.encode(features)
+        encoded: Features = self._inside.encode(features)
         return encoded
 
     def numbers_per_row(self) -> int:
         """Return how many numbers a prediction holds in memory for each patient."""
         # The maps hold a few copies of curves with some hundred nodes more.
-        return max(16 * len(self.nodes) + 4096, self.model.numbers_per_row())
+        return max(16 * len(self.nodes) + 4096, self._inside.numbers_per_row())
 
     def curve_parts(self, prepared: Features) -> CurveParts:
         """Return the curves of the model inside, mapped."""
-        return parts_of(self.map_.transform(self.model.curves_of(prepared)))
+        return parts_of(self.map_.transform(self.model_.curves_of(prepared)))
 
     def band_sources(self, prepared: Features) -> BandSources:
         """Return what the bands of the model inside are made from, mapped, and that the maps were learnt, too."""
-        inside = self.model.band_sources(prepared)
+        inside = self.model_.band_sources(prepared)
         return BandSources(
             [MappedCurves(curves, self.map_) for curves in inside.replicates],
             inside.factor,
@@ -246,11 +292,11 @@ class Recalibrated(SurvivalModel):
 
     def curve_arithmetic(self, prepared: Value) -> ReadableCurves:
         """Return the curves of the model inside, mapped, as arithmetic."""
-        return self.map_.transform_arithmetic(self.model.curve_arithmetic(prepared))
+        return self.map_.transform_arithmetic(self.model_.curve_arithmetic(prepared))
 
     def band_arithmetic(self, prepared: Value) -> BandArithmetic:
         """Return what the bands are made from as arithmetic."""
-        inside = self.model.band_arithmetic(prepared)
+        inside = self.model_.band_arithmetic(prepared)
         return BandArithmetic(
             [self.map_.transform_arithmetic(curves) for curves in inside.replicates],
             inside.factor,
@@ -262,9 +308,13 @@ class Recalibrated(SurvivalModel):
 
     def to_saved(self) -> tuple[Header, Arrays]:
         """Return the model inside and the maps for a file."""
-        header, arrays = self.model.to_saved()
-        card = getattr(self.model, "card_", None)
-        inside = {"kind": type(self.model).__name__, **header, **({} if card is None else {"card": card})}
+        if changed := self._changed():
+            raise ModelFileError(
+                f"{', '.join(changed)} changed since the maps were fitted. Fit them again, or set back."
+            )
+        header, arrays = self.model_.to_saved()
+        card = getattr(self.model_, "card_", None)
+        inside = {"kind": type(self.model_).__name__, **header, **({} if card is None else {"card": card})}
         document = {
             "model": inside,
             "maps": list(self.maps),
@@ -286,7 +336,7 @@ class Recalibrated(SurvivalModel):
         if not isinstance(model, SurvivalModel):
             raise ValueError("there is no model inside.")
         out = cls(model, tuple(header["maps"]))
-        make_maps(out.maps)
+        make_maps(out.maps)  # refuses names that there are not
         out._restore(header["map"], FittedOn(**header["fitted_on"]), header["evaluation"], header.get("backing"))
         bounds = header.get("time_bounds")  # files before 0.2 have none
         out.time_bounds_ = None if bounds is None else TimeBounds.from_state(bounds, model.n_groups)
@@ -298,6 +348,9 @@ class Recalibrated(SurvivalModel):
         restored = map_from_state(state)
         if not isinstance(restored, MapSequence):
             raise ValueError("the maps of a recalibrated model must be a sequence.")
+        if restored.names != self.maps:
+            raise ValueError(f"its maps are {restored.names!r}, but it says {self.maps!r}.")
+        self._wrapped = self.model_ = self.model
         self.map_, self.fitted_on_, self.evaluation_ = restored, fitted_on, evaluation
         self.fitted_on = fitted_on.name
         self.backing_ = Backing.unknown(fitted_on.patients) if backing is None else Backing.from_state(backing)

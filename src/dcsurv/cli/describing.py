@@ -66,7 +66,7 @@ def info(
     card = ModelCard.of(fitted)
     inside = _innermost(header)
     shell.say(f"{model}: {fitted.display_name}")
-    for name, text in (*_training(card, inside), *_predicting(fitted, card), *_making(fitted, header, inside)):
+    for name, text in (*_training(fitted, card, inside), *_predicting(fitted, card), *_making(fitted, header, inside)):
         shell.say(f"  {name:<10} {text}")
     show_families(shell, fitted.innermost)
     _show_columns(shell, fitted, card)
@@ -76,7 +76,9 @@ def info(
         show_recalibration(shell, later, card)
     if card.evaluation is not None:
         show_evaluation(shell, card, fitted.innermost.display_name)
-    recalibrations = [{"fitted_on": asdict(one.fitted_on_), "maps": list(one.maps)} for one in fitted.recalibrations]
+    recalibrations = [
+        {"fitted_on": asdict(one.fitted_on_), "maps": list(one.map_.names)} for one in fitted.recalibrations
+    ]
     more = hazard_ratios_as_data(fitted.innermost) if isinstance(fitted.innermost, CoxPH) else {}
     more |= {"weights": fitted.innermost.weights_} if isinstance(fitted.innermost, CalibratedEnsemble) else {}
     own = {"kind": header["kind"], "format": header["format"], "recalibrations": recalibrations}
@@ -94,12 +96,12 @@ def _show_privacy(shell: Shell, model: Path, found: list[Learnt]) -> None:
     shell.result({"model": str(model), "privacy": [one._asdict() for one in found]})
 
 
-def _training(card: ModelCard, inside: dict[str, Any]) -> list[tuple[str, str]]:
+def _training(fitted: Any, card: ModelCard, inside: dict[str, Any]) -> list[tuple[str, str]]:
     """Say what the model was fitted to, line by line with a name."""
     training = inside["training"]
     trained_on = card.trained_on or f"fitted to {plural(training['patients'], 'patient')}"
     lines = [("trained", f"{trained_on}, {plural(training['events'], 'event')}, {card.created}")]
-    lines += [("then", f"recalibrated on {entry}") for entry in card.recalibrated_on]
+    lines += [("then", f"recalibrated on {one.fitted_on_}, by {one.map_.describe()}") for one in fitted.recalibrations]
     if card.data:
         lines.append(("data", f"{card.data['file']}, SHA-256 {str(card.data['sha256'])[:16]}…"))
     if card.outcome is not None:

@@ -12,7 +12,7 @@ from dcsurv.cli.data import horizons_for
 from dcsurv.cli.groups import described
 from dcsurv.cli.patients import read_patients
 from dcsurv.cli.shell import Shell, note
-from dcsurv.cohort import Cohort, CohortError, Horizon, ModelCard
+from dcsurv.cohort import Cohort, CohortError, Horizon, ModelCard, describe_time
 from dcsurv.messages import plural
 
 
@@ -97,6 +97,8 @@ def report(
             data_name=data.name, outcome=cohort.outcome, file_holds=holds_this(model, card), validation=validated,
             n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
         )  # fmt: skip
+    for late, reason in made.left_out:
+        note(f"Nothing is reported at {describe_time(late, card.unit)}: {reason}.")
     shell.say(f"{made.path}: the report, with {plural(len(made.figures), 'figure')} beside it.")
     shell.result({"report": str(made.path), "figures": [str(path) for path in made.figures], "numbers": made.numbers})
 
@@ -141,7 +143,7 @@ def _treated_alike(reference: Any, fitted: Any, locals_: list[Cohort]) -> Any:
     from dcsurv.calibration import Recalibrated
 
     for one, given in zip(fitted.recalibrations, locals_, strict=False):
-        reference = Recalibrated(reference, one.maps, given.name).fit(given.features, given.y)
+        reference = Recalibrated(reference, one.map_.names, given.name).fit(given.features, given.y)
     return reference
 
 

@@ -9,13 +9,14 @@ from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.features import apply_columns
 from dcsurv.cohort.findings import Finding
 from dcsurv.cohort.formats import TableFormat
-from dcsurv.cohort.horizons import UnusableHorizon, choose_horizons, last_usable_time, usable_horizons
+from dcsurv.cohort.horizons import UnusableHorizon, choose_horizons, usable_horizons
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.parts import Counts, TablePart, find_parts, predict_folder, predict_part
 from dcsurv.cohort.prediction_files import write_predictions
 from dcsurv.cohort.predictions import Predictor
 from dcsurv.cohort.reading import Table, inspect_table, read_chunks, read_table
 from dcsurv.durations import Horizon, describe_time, parse_duration, parse_horizons
+from dcsurv.nonparametric import last_usable_time
 
 __all__ = [
     "Cohort",

@@ -11,13 +11,13 @@ from dcsurv.cohort.cohort import Cohort
 from dcsurv.cohort.columns import ColumnReason
 from dcsurv.cohort.errors import CohortError
 from dcsurv.cohort.findings import Finding
-from dcsurv.cohort.horizons import last_usable_time, least_at_risk
 from dcsurv.cohort.leakage import leaks, one_sided
 from dcsurv.cohort.oddities import copies, half_read, odd_numbers, repeated_patients, spelled_differently
 from dcsurv.cohort.sample_size import enough_patients
 from dcsurv.durations import Horizon, describe_time
 from dcsurv.grid import TimeGrid
 from dcsurv.messages import Message, ModelChoice, ModelParameter, Parameter, listed, plural
+from dcsurv.nonparametric import last_usable_time, least_at_risk
 from dcsurv.target import make_outcome
 
 # Where most intervals have fewer events, or all together have fewer, counting them tells nothing new.

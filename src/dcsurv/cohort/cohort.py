@@ -21,17 +21,18 @@ from dcsurv.cohort.formats import clean_names
 from dcsurv.cohort.outcome import OutcomeColumns
 from dcsurv.cohort.reading import Table, read_table
 from dcsurv.cohort.understanding import FoundOutcome, MissingValues, Source, of_rows, understand
+from dcsurv.messages import plural
 from dcsurv.target import BoolArray, FloatArray, make_outcome
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cohort:
     """Patients of one table; made by :meth:`from_frame` or :func:`read_cohort`.
 
     Parameters
     ----------
     features : DataFrame
-        One row per patient with an outcome; numbers, text and the two words no and yes.
+        One row per patient with an outcome, under the labels of the table; numbers, text and the two words no and yes.
     time : array of float of shape (n,)
         Times as the table has them; :attr:`y` checks them.
     event : array of bool of shape (n,)
@@ -154,10 +155,20 @@ class Cohort:
         names, repeated, notes = clean_names([str(column) for column in frame.columns])
         tidy = tidy_objects(frame.set_axis(list(names), axis=1).reset_index(drop=True))
         source = Source(tidy, name, repeated=repeated, notes=list(notes))
-        return _made(
+        cohort = _made(
             source, time=time, event=event, start=start, event_values=event_values, unit=unit, date_format=date_format,
             categorical=categorical, numeric=numeric, drop=drop, missing_values=missing_values, group=group,
         )  # fmt: skip
+        assert cohort.rows is not None
+        return replace(cohort, features=cohort.features.set_axis(frame.index[cohort.rows - 1], axis=0))
+
+    def __repr__(self) -> str:
+        # Without any patient's values, which notebooks would keep.
+        time, event = self.outcome.time, self.outcome.event
+        return (
+            f"Cohort({self.name!r}: {plural(len(self), 'patient')}, {plural(self.events, 'event')}, "
+            f"{plural(self.features.shape[1], 'feature')}; time {time!r} in {self.unit or 'no unit'}, event {event!r})"
+        )
 
     def __len__(self) -> int:
         return len(self.time)

@@ -10,12 +10,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dcsurv.durations import Horizon, describe_time, find_unit, number_label, parse_duration
-from dcsurv.nonparametric import censoring_curve
-from dcsurv.target import BoolArray, FloatArray, Outcome, make_outcome
+from dcsurv.nonparametric import last_usable_time
+from dcsurv.target import Outcome
 
-# A horizon is usable while this many patients are still under observation, and while at least this share of them
-# would not have been censored yet: beyond, a few patients stand for all.
-AT_RISK, _UNCENSORED = 10, 0.05
 # Horizons that a reader would choose, for when nobody has.
 _ROUND = ("1d", "2d", "3d", "1w", "2w", "1m", "2m", "3m", "6m", "9m", "1y", "18m", "2y", "3y", "5y", "7y", "10y",
           "15y", "20y", "30y")  # fmt: skip
@@ -111,33 +108,6 @@ def usable_horizons(
         else:
             usable.append(t)
     return usable, unusable
-
-
-def last_usable_time(time: FloatArray, event: BoolArray) -> float:
-    """Return the last time with at least 10 patients under observation, and not nearly everybody censored before.
-
-    Parameters
-    ----------
-    time : array of shape (n,)
-        Times under observation.
-    event : array of bool of shape (n,)
-        Whether the event was observed then.
-
-    Returns
-    -------
-    float
-        The time; with fewer than 20 patients, that until which half of them are under observation.
-    """
-    ordered = np.sort(time)
-    last = float(ordered[len(ordered) - least_at_risk(len(time))])
-    g = censoring_curve(make_outcome(np.maximum(time, 0), event))
-    thin = g.times[g.values < _UNCENSORED]
-    return min(last, float(thin[0])) if len(thin) else last
-
-
-def least_at_risk(patients: int) -> int:
-    """Return how many of so many patients must be under observation at a horizon."""
-    return min(AT_RISK, max(1, patients // 2))
 
 
 def choose_horizons(y: Any, unit: str | None, last: float) -> list[Horizon]:

@@ -11,9 +11,10 @@ import pandas as pd
 
 from dcsurv.cohort.cohort import Cohort
 from dcsurv.cohort.findings import Finding
-from dcsurv.cohort.horizons import choose_horizons, last_usable_time
+from dcsurv.cohort.horizons import choose_horizons
 from dcsurv.durations import Horizon, describe_time
 from dcsurv.messages import Message, ModelChoice, plural
+from dcsurv.nonparametric import last_usable_time
 from dcsurv.planning import SampleSize, sample_size
 from dcsurv.target import FloatArray, IntArray, Outcome
 

@@ -17,7 +17,7 @@ from dcsurv.cohort.formats import clean_name
 from dcsurv.cohort.identifiers import is_patient_number
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
 from dcsurv.cohort.reading import Table
-from dcsurv.messages import Message, Parameter, printable
+from dcsurv.messages import Message, Parameter, listed, printable
 from dcsurv.target import BoolArray, FloatArray
 
 # Values that mean that nothing is known: of all features, or by column.
@@ -82,7 +82,15 @@ def understand(
 ) -> Understood:
     """Find the outcome of a table and guess what its other columns hold; see :func:`dcsurv.cohort.read_cohort`."""
     asked = (("time", time), ("event", event), ("start", start), ("group", group))
-    named = {parameter: clean_name(name) for parameter, name in asked if name}
+    for parameter, name in asked[:2]:
+        if name is None:
+            raise CohortError(
+                Message("{parameter} is None.", parameter=Parameter(parameter)),
+                parameter=parameter,
+                remedy=f"Name a column. The table has {listed([str(one) for one in source.frame.columns], 12)}.",
+            )
+    named = {parameter: clean_name(name) for parameter, name in asked if name is not None}
+    _check_list(event_values, "event_values")
     for parameter, name in named.items():
         if name in source.repeated:
             raise CohortError(
@@ -144,15 +152,14 @@ def _group_of_each(column: pd.Series) -> npt.NDArray[np.int64]:
 
 def _by_column(given: MissingValues, columns: Sequence[str]) -> dict[str, list[str]]:
     """Return the values that mean missing, as text, for every column that has some."""
-    if isinstance(given, str):
-        _cleaned(given, "missing_values")
+    _check_list(given, "missing_values")
     if not isinstance(given, Mapping):
         return dict.fromkeys(columns, _texts(given)) if len(given) else {}
     named = {clean_name(name): values for name, values in given.items()}
     for name in named:
         if name not in columns:
             raise no_such_column(name, "missing_values", columns)
-    return {name: _texts([values] if isinstance(values, str) else values) for name, values in named.items()}
+    return {name: _texts([values] if _is_one(values) else values) for name, values in named.items()}
 
 
 def _texts(values: Sequence[Any]) -> list[str]:
@@ -160,10 +167,23 @@ def _texts(values: Sequence[Any]) -> list[str]:
 
 
 def _cleaned(names: Sequence[str], parameter: str) -> list[str]:
-    if isinstance(names, str):
-        raise CohortError(
-            Message("{parameter} is the text {names!r}.", parameter=Parameter(parameter), names=names),
-            parameter=parameter,
-            remedy=Message("Pass a list, such as {example}.", example=Parameter(parameter, [names])),
-        )
+    _check_list(names, parameter)
     return [clean_name(name) for name in names]
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, str) or not np.iterable(value)
+
+
+def _check_list(given: Any, parameter: str) -> None:
+    """Refuse one value where several may be named: a text would be taken letter by letter."""
+    if _is_one(given):
+        raise CohortError(
+            Message(
+                "{parameter} is {given}.",
+                parameter=Parameter(parameter),
+                given=f"the text {given!r}" if isinstance(given, str) else repr(given),
+            ),
+            parameter=parameter,
+            remedy=Message("Pass a list, such as {example}.", example=Parameter(parameter, [given])),
+        )

@@ -69,7 +69,8 @@ def evaluate(
         if that predicts censoring, else marginal; the column ``convention`` says so. Who counts: see
         :func:`brier_score`. The paper's convention always has one curve.
     horizons : array-like of float or None, default None
-        Where to report ICI and observed / expected; None: the quartiles of the event times.
+        Where to report ICI and observed / expected; None: the quartiles of the event times. Those after the last
+        usable time (:func:`dcsurv.cohort.last_usable_time`) rest on a few patients, and a warning says so.
     metrics : sequence of str or Metric, or None, default None
         Which to compute, by name or record; None: all of :func:`list_metrics`, which are ``C-td, CDAUC, IBS, DDC,
         E50, E90, ICI, O/E`` and what was registered; in the paper convention ``C-td, CDAUC, DDC``.
@@ -196,7 +197,8 @@ def compare(
     reference : str or None, default None
         The model that the others are compared with; None: the first.
     horizons : array-like of float or None, default None
-        Where to report ICI and observed / expected; None: the quartiles of the event times.
+        Where to report ICI and observed / expected; None: the quartiles of the event times. Those after the last
+        usable time (:func:`dcsurv.cohort.last_usable_time`) rest on a few patients, and a warning says so.
     metrics : sequence of str or Metric, or None, default None
         Which to compute; see :func:`evaluate`.
     convention : {"default", "paper"}, default "default"

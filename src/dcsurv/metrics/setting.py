@@ -14,8 +14,11 @@ from dcsurv.curves import SurvivalCurves
 from dcsurv.follow_up import FollowUp
 from dcsurv.grid import Convention
 from dcsurv.metrics.censoring import CensoringEstimate, CensoringModel, WeightsFrom, keep_usable
-from dcsurv.metrics.inputs import SortedCohort, check_times, default_horizons, paper_nodes
+from dcsurv.metrics.inputs import SortedCohort, check_times, default_horizons, paper_nodes, warn
+from dcsurv.nonparametric import last_usable_time, least_at_risk
 from dcsurv.target import FloatArray
+
+_AT_A_HORIZON = "calibration at a horizon"
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,17 @@ class Setting:
         """The horizons at which these patients allow a calibration; the others are left out with a warning."""
         if self.drawn_from is not None:
             return self.drawn_from.horizons
-        asked = default_horizons(self.y) if self.asked is None else check_times(self.asked, "horizons")
-        return keep_usable(asked, self.censoring, what="calibration at a horizon")
+        if self.asked is None:
+            return keep_usable(default_horizons(self.y), self.censoring, what=_AT_A_HORIZON)
+        usable = keep_usable(check_times(self.asked, "horizons"), self.censoring, what=_AT_A_HORIZON)
+        last = last_usable_time(self.y["time"], self.y["event"])
+        if late := [f"{t:g}" for t in usable if t > last]:
+            warn(
+                f"{_AT_A_HORIZON}: fewer than {least_at_risk(len(self.y))} of these patients are under observation, or "
+                f"nearly all of them would have been censored, after {last:g}. What is said of {', '.join(late)} rests "
+                "on a few patients; a report and the command line leave such horizons out."
+            )
+        return usable
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from dcsurv import figures
-from dcsurv.calibration import Recalibrated
 from dcsurv.explanation import nomogram
 from dcsurv.figures.cox import MOST_PANELS, MOST_ROWS
 from dcsurv.models import CoxPH
@@ -20,7 +19,7 @@ def hazard_ratios(study: Study) -> Section | None:
     """Hazard ratios of the model, or of its reference, if that is a Cox model; otherwise there is no such section."""
     candidates = {"the model": study.model, "the reference, CoxPH": study.reference}
     # Maps change probabilities, not what the model inside says about the features.
-    inside = {whose: one.model if isinstance(one, Recalibrated) else one for whose, one in candidates.items()}
+    inside = {whose: one.innermost for whose, one in candidates.items() if one is not None}
     whose, cox = next(((whose, one) for whose, one in inside.items() if isinstance(one, CoxPH)), ("", None))
     if cox is None:
         return None

@@ -44,9 +44,8 @@ def model(study: Study) -> Section:
         _made_of(section, estimator)
     for later in study.model.recalibrations:
         section.say(
-            f"Then its probabilities were refitted, with the {' and '.join(later.maps)} "
-            f"map{'' if len(later.maps) == 1 else 's'}, to {later.fitted_on_}; nothing was trained anew."
-            + _before_and_after(later.evaluation_)
+            f"Then its probabilities were refitted, with {later.map_.describe()}, to {later.fitted_on_}; nothing was "
+            "trained anew." + _before_and_after(later.evaluation_)
         )
     names = [str(name) for name in study.X.columns]
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""

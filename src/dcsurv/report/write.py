@@ -62,6 +62,8 @@ class Report:
         The figures' files, SVG and PNG.
     numbers : dict of str to Any, default {}
         Every number printed in the report, by section, as plain data (JSON).
+    left_out : list of tuple, default []
+        Horizons that these patients can say nothing about, each with the reason.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Report:
     path: Path
     figures: list[Path] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
+    left_out: list[tuple[float, str]] = field(default_factory=list)
 
 
 def write_report(
@@ -213,7 +216,7 @@ def write_report(
         )  # fmt: skip
         write_atomically(target, page.encode())
     numbers = {section.key: plain(section.numbers, finite=True) for section in sections}
-    return Report(target, figures, numbers)
+    return Report(target, figures, numbers, study.left_out)
 
 
 def _under(study: Study) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from dcsurv.cohort import (
@@ -275,6 +276,9 @@ def test_a_frame_is_read_as_its_file_is(tmp_path: Path) -> None:
         assert of_frame.outcome == of_file.outcome
         assert of_frame.incomplete == of_file.incomplete == 1
     assert of_frame.outcome.coding.events == ("2",)
+    of_polars = Cohort.from_frame(pl.read_parquet(tmp_path / "p.parquet"), **options)
+    pd.testing.assert_frame_equal(of_polars.features, of_frame.features)
+    np.testing.assert_array_equal(of_polars.y, of_file.y)
     assert (of_frame.name, of_frame.digest) == ("table", None)
 
 

@@ -12,6 +12,8 @@ def as_pandas(table: Any) -> Any:
 
     A polars Series of structs, as ``frame.to_struct()`` makes, becomes a DataFrame with its fields as columns.
     """
+    if type(table).__name__ == "LazyFrame":
+        raise ValueError("a LazyFrame arrived, of which no row has been computed. Pass what its collect() returns.")
     if isinstance(table, pd.DataFrame | pd.Series) or not hasattr(table, "to_pandas"):
         return table
     if str(getattr(table, "dtype", "")).startswith("Struct"):

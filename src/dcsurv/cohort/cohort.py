@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dcsurv._frames import as_pandas
 from dcsurv.cohort.binary_files import tidy_objects
 from dcsurv.cohort.columns import Column
 from dcsurv.cohort.copies import find_copies
@@ -108,7 +109,7 @@ class Cohort:
         Parameters
         ----------
         frame : DataFrame
-            One row per patient, outcome included. It is not changed.
+            One row per patient, outcome included; of pandas, polars or pyarrow. It is not changed.
         time : str
             Name of the column with the time under observation.
         event : str
@@ -146,11 +147,12 @@ class Cohort:
         CohortError
             If a column is not there, or does not hold what it should; ``parameter`` and ``remedy`` say what to change.
         """
+        frame = as_pandas(frame)
         if not isinstance(frame, pd.DataFrame):
             raise CohortError(
                 f"a {type(frame).__name__} arrived, but a pandas DataFrame is expected.",
                 parameter="frame",
-                remedy="Tables of other packages usually have a method to_pandas().",
+                remedy="Tables of polars and pyarrow are taken, too; those of others often have a method to_pandas().",
             )
         names, repeated, notes = clean_names([str(column) for column in frame.columns])
         tidy = tidy_objects(frame.set_axis(list(names), axis=1).reset_index(drop=True))

@@ -15,6 +15,7 @@ import dcsurv
 from dcsurv.calibration import CalibratedEnsemble, FittedOn, Recalibrated, recalibrate
 from dcsurv.cohort import ModelCard
 from dcsurv.datasets import load
+from dcsurv.kinds import kind_named, kinds, make_model
 from dcsurv.persistence import ModelFileError, read
 
 FORMAT1 = Path(__file__).parent / "fixtures" / "format1"
@@ -198,3 +199,15 @@ def test_the_report_speaks_of_this_recalibration(metabric: Any, tmp_path: Path) 
     page = (tmp_path / "r.html").read_text()
     assert "CoxPH was not" not in page
     assert numbers["model"]["name"] == "CoxPH, recalibrated"
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in kinds() if kind.by_name and not kind.wraps])
+def test_a_model_of_any_kind_that_is_fitted_again_leaves_its_recalibration_as_it_was(name: str, metabric: Any) -> None:
+    X, y = metabric
+    model = make_model(name).set_params(**kind_named(name).quick).fit(X[:120], y[:120])
+    own = model.predict_survival_function(X[300:310]).values
+    recalibrated = Recalibrated(model).fit(X[120:220], y[120:220])
+    first = recalibrated.predict_survival_function(X[300:310]).values
+    model.fit(X[220:340], y[220:340])
+    assert not np.array_equal(model.predict_survival_function(X[300:310]).values, own)
+    np.testing.assert_array_equal(recalibrated.predict_survival_function(X[300:310]).values, first)

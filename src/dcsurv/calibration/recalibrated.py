@@ -156,11 +156,12 @@ class Recalibrated(SurvivalModel):
             )
         check_is_fitted(self.model)
         # What is fitted again gets new attributes: a copy of the old ones keeps what belongs to the maps.
-        self._wrapped, self.model_ = self.model, copy.copy(self.model)
-        curves = self.model_.curves_for(X)
+        model = copy.copy(self.model)
+        curves = model.curves_for(X)
         outcome = check_outcome(y, n_rows=len(curves), min_events=1)
         follow_up = resolve_follow_up("auto", X, outcome, [curves])
         self.map_ = make_maps(self.maps).fit(outcome, curves, sample_weight, censoring=follow_up or "marginal")
+        self._wrapped, self.model_ = self.model, model
         self.backing_ = Backing.of(outcome, None if sample_weight is None else np.asarray(sample_weight))
         self.fitted_on_ = FittedOn(len(outcome), int(outcome["event"].sum()), self.fitted_on, date=_now())
         self.evaluation_: dict[str, Any] | None = None

@@ -162,7 +162,8 @@ class Cohort:
             categorical=categorical, numeric=numeric, drop=drop, missing_values=missing_values, group=group,
         )  # fmt: skip
         assert cohort.rows is not None
-        return replace(cohort, features=cohort.features.set_axis(frame.index[cohort.rows - 1], axis=0))
+        cohort.features.index = frame.index[cohort.rows - 1]
+        return cohort
 
     def __repr__(self) -> str:
         # Without any patient's values, which notebooks would keep.

@@ -374,6 +374,13 @@ def test_recalibrate_writes_a_new_model(folder: Path, tmp_path: Path) -> None:
     assert "recalibrated on 200 patients" in shown
     assert "l.csv" in shown
     assert "by the horizon and rank maps" in shown
+    assert re.search(r"Before any recalibration, on \d+ patients \(\d+ events\) not used for training", shown)
+    measured = " ".join(run("evaluate", output, folder / "later.csv", "--bootstrap", 0).stdout.split())
+    assert re.search(r"Measured on 90 patients \(\d+ events\) of later\.csv: CoxPH, recalibrated", measured)
+    seen = ["report", output, tmp_path / "l.csv", "--event", "status", "-o", tmp_path / "seen.html", "--bootstrap", 0]
+    run(*seen)
+    words = "200 patients whom the model was fitted to, or recalibrated with, are what"
+    assert words in (tmp_path / "seen.html").read_text(encoding="utf-8")
     run("predict", output, folder / "later.csv", "-o", tmp_path / "p.csv")
     page = ["report", output, folder / "later.csv", "--train", folder / "patients.csv", "-o", tmp_path / "r.html"]
     run(*page, "--bootstrap", 0)

@@ -533,6 +533,8 @@ def test_durations() -> None:
     assert parse_duration("1900000").label == "1900000"
     assert parse_duration("0.000020y", "days").label == "0.00002y"
     assert [h.label for h in parse_horizons("5y, 1y,5y", "months")] == ["1y", "5y"]
+    with pytest.raises(InputError, match=r"'1' has no unit, but '5y' has one\. .* the decimal sign is a point: 1\.5y"):
+        parse_horizons("1,5y", "days")
     for text, words in (
         ("1y", "unit='days'"),
         ("five", "not a duration"),

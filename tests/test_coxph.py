@@ -301,6 +301,34 @@ def test_penalised_fits_say_so(lung, lung_fit):
     np.testing.assert_allclose(penalised.summary_["se"], theirs.standard_errors_, rtol=1e-3)
 
 
+def test_who_has_no_level_of_his_own_is_said_to_be_in_another_also_after_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({
+        "site": ["A"] * 100 + ["B"] * 100 + [f"R{k // 4:02}" for k in range(96)] + [None] * 4,
+        "age": np.where(np.arange(300) < 12, np.nan, rng.normal(60, 9, 300)),
+        "sex": rng.choice(["f", "m"], 300),
+    })  # fmt: skip
+    model = CoxPH().fit(X, make_outcome(rng.exponential(100, 300) + 1, rng.random(300) < 0.7))
+    model.save(tmp_path / "cox")
+    for one in (model, dcsurv.load(tmp_path / "cox")):
+        (remark,) = [text for text in one.remarks_ if "Unknown values" in text]
+        assert "of 300 patients, 100 in 'site', 12 in 'age'. Hazard ratios of that level, and against it" in remark
+    known = CoxPH().fit(X[["sex"]], make_outcome(np.arange(1, 301), np.ones(300)))
+    assert not [text for text in known.remarks_ if "Unknown values" in text]
+
+
+def test_an_effect_that_the_patients_do_not_tell_is_called_so():
+    rng = np.random.default_rng(0)
+    drug = rng.integers(0, 2, 200)
+    X = pd.DataFrame({"drug": drug, "age": rng.normal(60, 9, 200)})
+    y = make_outcome(rng.exponential(100, 200) + 1, (drug == 0) & (rng.random(200) < 0.8))
+    remarks = CoxPH(penalizer=0.0).fit(X, y).remarks_
+    assert [text for text in remarks if text.startswith("These patients do not tell the effect of 'drug': nearly all")]
+    twice = X.assign(more=2 * X["age"])
+    remarks = CoxPH().fit(twice, make_outcome(y["time"], y["time"] > 20)).remarks_
+    assert [text for text in remarks if "effect of 'age', 'more'" in text]
+
+
 def test_columns_that_say_the_same_do_not_break_the_test(lung):
     y = make_outcome(lung["time"], lung["status"])
     once = CoxPH(penalizer=0.01).fit(lung[["age", "sex"]], y).proportional_hazards_

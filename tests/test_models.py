@@ -276,6 +276,8 @@ def test_polars_in_pandas_out(metabric: Any) -> None:
     curves = same.predict_survival_function(other[800:])
     np.testing.assert_array_equal(curves.values, model.predict_survival_function(X[800:]).values)
     assert same.score(other[800:], outcome[800:]) == model.score(X[800:], y[800:])
+    with pytest.raises(ValueError, match="time_unit is 5, but a text such as 'days' is expected"):
+        CoxPH(time_unit=5).fit(X, y)
     with pytest.raises(ValueError, match=r"a LazyFrame arrived, .* Pass what its collect\(\) returns"):
         CoxPH().fit(other.lazy(), y)
 

@@ -121,7 +121,7 @@ def test_the_model_inside_keeps_its_parameters_and_its_fit(metabric: Any) -> Non
     model = Recalibrated(cox).fit(X[600:900], y[600:900])
     first = model.predict_survival_function(X[900:920]).values
     assert set(model.get_params()) == {"model", "maps", "fitted_on"}
-    with pytest.raises(ValueError, match="model__penalizer is a parameter of the model inside, which is fitted"):
+    with pytest.raises(ValueError, match="model__penalizer is a parameter of the model inside, which is fitted before"):
         clone(model).set_params(model__penalizer=5.0)
     assert cox.penalizer == dcsurv.CoxPH().penalizer
     cox.set_params(penalizer=5.0).fit(X[900:1200], y[900:1200])

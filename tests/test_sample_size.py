@@ -49,6 +49,12 @@ def test_the_example_of_the_paper_comes_out() -> None:
     assert needed.risk_interval(5143) == pytest.approx((0.113, 0.130), abs=0.0005)
 
 
+def test_a_time_so_late_that_nobody_is_left_is_no_reason_to_fail() -> None:
+    needed = dcsurv.sample_size(10, rate=0.01, mean_follow_up=50, time=1e12, r2=0.1)
+    assert needed.risk == 1.0
+    assert needed.patients >= needed.for_shrinkage > 0
+
+
 def test_the_overall_risk_is_known_to_the_margin_and_no_better() -> None:
     # What pmsampsize printed for a study of colon cancer, with the interval (0.527, 0.561) around 0.544.
     needed = dcsurv.sample_size(23, rate=0.01090496, mean_follow_up=68, time=72, r2=0.08543513)

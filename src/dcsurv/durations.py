@@ -147,7 +147,16 @@ def parse_horizons(text: str, unit: str | None = None) -> list[Horizon]:
     >>> [horizon.label for horizon in parse_horizons("5y, 18m, 5y", unit="days")]
     ['18m', '5y']
     """
-    found = [parse_duration(part, unit) for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found = [parse_duration(part, unit) for part in parts]
+    bare = [part for part in parts if not part[-1].isalpha()]
+    if 0 < len(bare) < len(parts):  # 1,5y would be one day and five years
+        named = next(part for part in parts if part not in bare)
+        raise InputError(
+            f"{bare[0]!r} has no unit, but {named!r} has one.",
+            parameter="horizons",
+            remedy="Give every horizon its unit, such as 1y,5y, or none; the decimal sign is a point: 1.5y.",
+        )
     if not found:
         raise InputError("no horizon was given.", parameter="horizons", remedy="Write, for example, 1y,5y.")
     by_time = {horizon.time: horizon for horizon in found}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -233,7 +234,8 @@ def sample_size(
             f"an R² of {explained:.3g} is expected, but it must lie above 0 and below {min(r2_max, shrinkage):.3g}.",
             parameter="r2_nagelkerke" if r2 is None else "r2",
         )
-    survival = math.exp(-rate * time)
+    # So late that nobody is left, the risk is known to be 1; the smallest number that is not 0 stands for nobody.
+    survival = max(math.exp(-rate * time), sys.float_info.min)
     person_time = rate * (_Z * time / math.log1p(margin / survival)) ** 2
     of_optimism = _shrinkage_of(explained, r2_max, optimism)
     return SampleSize(

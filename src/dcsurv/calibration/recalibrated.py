@@ -195,7 +195,7 @@ class Recalibrated(SurvivalModel):
         inside = [name for name in params if name.startswith("model__")]
         if inside:
             raise ValueError(
-                f"{inside[0]} is a parameter of the model inside, which is fitted already and is not fitted again "
+                f"{inside[0]} is a parameter of the model inside, which is fitted before it is wrapped and not again "
                 "here. Set it on that model, fit that, and wrap it anew."
             )
         out: Self = super().set_params(**params)

@@ -75,7 +75,7 @@ def info(
     for later in fitted.recalibrations:
         show_recalibration(shell, later, card)
     if card.evaluation is not None:
-        show_evaluation(shell, card, fitted.innermost.display_name)
+        show_evaluation(shell, card, fitted.innermost.display_name, later=bool(fitted.recalibrations))
     recalibrations = [
         {"fitted_on": asdict(one.fitted_on_), "maps": list(one.map_.names)} for one in fitted.recalibrations
     ]

@@ -64,7 +64,7 @@ def evaluate(
     found = Evaluation(how, len(cohort), cohort.events, measured.table, None, notes).to_dict()
     whom = f"{plural(len(cohort), 'patient')} ({plural(cohort.events, 'event')}) of {data.name}"
     column = "value (95 % interval)" if measuring.bootstrap else "value"
-    show_metrics(shell, f"{fitted.display_name} on {whom}", {column: found["metrics"]}, chosen, card.unit)
+    show_metrics(shell, f"Measured on {whom}: {fitted.display_name}", {column: found["metrics"]}, chosen, card.unit)
     for text in notes:
         note(text)
     shell.result({"model": str(model), "data": cohort.to_dict(), **found})

@@ -139,8 +139,8 @@ def _cell(row: dict[str, Any]) -> str:
     return text
 
 
-def show_evaluation(shell: Shell, card: ModelCard, name: str) -> None:
-    """Show what was measured when a model was fitted."""
+def show_evaluation(shell: Shell, card: ModelCard, name: str, *, later: bool = False) -> None:
+    """Show what was measured when a model was fitted; ``later``: it has been recalibrated since."""
     found = card.evaluation
     if found is None:
         shell.say("Not evaluated.")
@@ -149,7 +149,8 @@ def show_evaluation(shell: Shell, card: ModelCard, name: str) -> None:
     if found["reference"]:
         columns[found["reference"]["model"]] = found["reference"]["metrics"]
     whom = f"{plural(found['patients'], 'patient')} ({plural(found['events'], 'event')})"
-    show_metrics(shell, f"On {whom} not used for training", columns, card.horizons, card.unit)
+    when = "Before any recalibration, on" if later else "On"
+    show_metrics(shell, f"{when} {whom} not used for training", columns, card.horizons, card.unit)
     intervals = any(row.get("lower") is not None for row in found["metrics"])
     how = found["how"][:1].upper() + found["how"][1:]
     shell.show(f"{how}. {'In brackets: 95 % bootstrap intervals.' if intervals else ''}", style="dim", markup=False)

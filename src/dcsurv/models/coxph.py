@@ -13,7 +13,7 @@ import pandas as pd
 from dcsurv._learn import check_is_fitted
 from dcsurv.arithmetic import Value
 from dcsurv.kinds import ModelKind, register
-from dcsurv.messages import InputError, Message, ModelChoice, plural
+from dcsurv.messages import InputError, Message, ModelChoice, listed, plural
 from dcsurv.models.base import Features
 from dcsurv.models.baseline import (
     proportional_arithmetic,
@@ -35,7 +35,7 @@ from dcsurv.models.estimator import SurvivalEstimator
 from dcsurv.models.ranges import Number, Range
 from dcsurv.nonparametric import breslow
 from dcsurv.persistence import Arrays, Header, read_array
-from dcsurv.plain import Finite, declared
+from dcsurv.plain import Count, Finite, declared
 from dcsurv.preprocessing import Preprocessor
 from dcsurv.search_space import Float
 from dcsurv.target import FloatArray, Outcome
@@ -44,6 +44,9 @@ from dcsurv.target import FloatArray, Outcome
 _STEPS = 0.95, 0.5, 0.1
 # More columns than this take minutes, and where they are more than patients also say nothing.
 _MOST_COLUMNS = 1000
+# Standard error of an effect per standard deviation, or of a level, above which an interval goes from 1/360 to 360 and
+# says nothing.
+_UNTOLD = 3.0
 _NOT_CONVERGED = "Newton-Raphson failed to converge"
 _NOT_IN_THE_FILE = (
     "standard errors and the proportional-hazards test are not in this model's file, which dcsurv 0.1 wrote; its "
@@ -53,6 +56,7 @@ _NOT_IN_THE_FILE = (
 
 class _Training(msgspec.Struct):
     log_likelihood: Finite | None
+    filled: dict[str, Count] = {}
 
 
 class _State(msgspec.Struct):
@@ -142,7 +146,10 @@ class CoxPH(SurvivalEstimator):
         self.inference_: CoxInference | None = infer(
             columns, y, self.coef_[varying], variance, weight, varying, self._columns()
         )
-        return {"log_likelihood": None if np.isnan(self.log_likelihood_) else self.log_likelihood_}
+        return {
+            "log_likelihood": None if np.isnan(self.log_likelihood_) else self.log_likelihood_,
+            "filled": dict(self.preprocessor_.filled_) if isinstance(self.preprocessor_, Preprocessor) else {},
+        }
 
     def _estimate(self, X: FloatArray, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, float, FloatArray]:
         """Return lifelines' coefficients, log-likelihood and inverse of the information."""
@@ -201,13 +208,25 @@ class CoxPH(SurvivalEstimator):
 
     @property
     def remarks_(self) -> list[str]:
-        """What to know when reading :attr:`summary_`: penalty, weights, units."""
+        """What to know when reading :attr:`summary_`: penalty, unknown values, weights, units."""
         check_is_fitted(self)
         out = []
         if self.penalizer > 0:
             out.append(
                 f"The fit is penalised (penalizer {self.penalizer:g}): coefficients are drawn towards 0, and intervals "
                 "and p do not account for that."
+            )
+        if filled := self.training_summary_.get("filled"):  # files before 0.2 have none
+            out.append(
+                "Unknown values, and levels that too few patients have, count as the median or the most frequent "
+                f"level: of {self.training_summary_['patients']:,} patients, {_counts(filled)}. Hazard ratios of that "
+                "level, and against it, include these patients, and intervals and p do not account for it."
+            )
+        errors = np.zeros(0) if self.inference_ is None else self.inference_.standard_error
+        if untold := [one.name for one, error in zip(self._columns(), errors, strict=False) if error > _UNTOLD]:
+            out.append(
+                f"These patients do not tell the effect of {listed(untold)}: nearly all or none of those who differ in "
+                "it had the event, or other columns say the same. Its hazard ratio and interval mean nothing."
             )
         if self.training_summary_["weighted"]:
             out.append(
@@ -256,6 +275,13 @@ class CoxPH(SurvivalEstimator):
 def has_too_many_columns(X: Any) -> bool:
     """Tell whether a table has more columns than CoxPH takes: many, and more than patients."""
     return bool(X.shape[1] > max(X.shape[0], _MOST_COLUMNS))
+
+
+def _counts(of: dict[str, int]) -> str:
+    """Return how many there are of each, most first."""
+    ordered = sorted(of, key=of.__getitem__, reverse=True)
+    more = f" and {len(of) - 6} more columns" if len(of) > 6 else ""
+    return ", ".join(f"{of[name]:,} in {name!r}" for name in ordered[:6]) + more
 
 
 register(

@@ -197,7 +197,7 @@ class DCS(EncoderDecoderEstimator):
 
     def loss(
         self,
-        logits: Tensor,
+        outputs: Tensor,
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
@@ -211,9 +211,9 @@ class DCS(EncoderDecoderEstimator):
         }
         if self.training_criterion == "likelihood":
             assert detail is not None
-            return losses.likelihood_ranking(logits, bucket, event, detail, **kernel)
+            return losses.likelihood_ranking(outputs, bucket, event, detail, **kernel)
         return losses.calibrated_ranking(
-            losses.survival_from_logits(logits), bucket, event, node_weight=detail, **kernel
+            losses.survival_from_logits(outputs), bucket, event, node_weight=detail, **kernel
         )
 
     @classmethod

@@ -54,13 +54,13 @@ class DRSA(EncoderDecoderEstimator):
 
     def loss(
         self,
-        logits: Tensor,
+        outputs: Tensor,
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
         detail: Tensor | None = None,
     ) -> Tensor:
-        return losses.drsa(logits, bucket, event, alpha=self.alpha, sample_weight=weight)
+        return losses.drsa(outputs, bucket, event, alpha=self.alpha, sample_weight=weight)
 
 
 register(

@@ -73,14 +73,14 @@ class Kamran(EncoderDecoderEstimator):
 
     def loss(
         self,
-        logits: Tensor,
+        outputs: Tensor,
         bucket: Tensor,
         event: Tensor,
         weight: Tensor | None,
         detail: Tensor | None = None,
     ) -> Tensor:
         return losses.calibrated_ranking(
-            losses.survival_from_logits(logits),
+            losses.survival_from_logits(outputs),
             bucket,
             event,
             lam=self.lam,

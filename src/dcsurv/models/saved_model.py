@@ -74,6 +74,12 @@ class SavedModel(TableModel):
     # How curves run between their nodes.
     interpolation: ClassVar[Interpolation] = "step"
 
+    def check_parameters(self) -> None:
+        """Refuse values of parameters that there cannot be."""
+        super().check_parameters()
+        if not isinstance(self.time_unit, str | None):
+            raise ValueError(f"time_unit is {self.time_unit!r}, but a text such as 'days' is expected, or None.")
+
     @abstractmethod
     def get_state(self) -> tuple[Header, Arrays]:
         """Return what :meth:`fit_prepared` has found.

@@ -100,6 +100,8 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Their names; only if ``fit`` saw a DataFrame whose column names are all strings.
     rare_levels_ : dict of str to list of str
         By column, the levels that too few patients had. A model file does not hold them.
+    filled_ : dict of str to int
+        By column, how many patients of ``fit`` had no value, or such a level. A model file does not hold them.
 
     Examples
     --------
@@ -141,19 +143,24 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"least_patients is {self.least_patients!r}, but a whole number is expected, such as 5.")
         rules: list[Rule] = []
         rare: dict[str, list[str]] = {}
+        filled: dict[str, int] = {}
         for name in names:
             column = frame[name]
             if column.dtype == np.dtype(object):
                 column = column.infer_objects()  # may well be numbers, with None among them
             if is_number(column):
-                rules.append(fit_number(name, numbers_of(column)))
+                values = numbers_of(column)
+                rules.append(fit_number(name, values))
+                unknown = int(np.isnan(values).sum())
             else:
                 least = int(self.least_patients)
-                rule, too_few = fit_category(name, column, ordinal=name in self.ordinal, least_patients=least)
+                rule, too_few, unknown = fit_category(name, column, ordinal=name in self.ordinal, least_patients=least)
                 rules.append(rule)
                 if too_few:
                     rare[name] = too_few
-        self._set_fitted(rules, named, rare)
+            if unknown:
+                filled[name] = unknown
+        self._set_fitted(rules, named, rare, filled)
         return self
 
     def transform(self, X: Any) -> Float32Array:
@@ -293,12 +300,13 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             fields["levels"] = None if fields["levels"] is None else tuple(fields["levels"])
             rules.append(ScaledNumber(**fields) if column["kind"] == "number" else EncodedCategory(**fields))
         preprocessor = cls(ordinal=tuple(state["ordinal"]), least_patients=known.least_patients)
-        preprocessor._set_fitted(rules, named=state["named"], rare={})
+        preprocessor._set_fitted(rules, named=state["named"], rare={}, filled={})
         return preprocessor
 
-    def _set_fitted(self, rules: list[Rule], named: bool, rare: dict[str, list[str]]) -> None:
+    def _set_fitted(self, rules: list[Rule], named: bool, rare: dict[str, list[str]], filled: dict[str, int]) -> None:
         self._rules = rules
         self.rare_levels_ = rare
+        self.filled_ = filled
         self.n_features_in_ = len(rules)
         if named:
             self.feature_names_in_ = np.array([rule.name for rule in rules], dtype=object)

@@ -130,8 +130,11 @@ def too_large(values: FloatArray) -> npt.NDArray[np.bool_]:
     return np.abs(values) > _LARGEST
 
 
-def fit_category(name: str, column: pd.Series, *, ordinal: bool, least_patients: int) -> tuple[Rule, list[str]]:
-    """Learn the levels of a category that enough patients have; return the others, which count as missing, as well."""
+def fit_category(name: str, column: pd.Series, *, ordinal: bool, least_patients: int) -> tuple[Rule, list[str], int]:
+    """Learn the levels of a category that enough patients have; return also the others, and how many patients are left.
+
+    These count as missing.
+    """
     codes, uniques = _factorize(column)
     observed = np.unique(codes[codes >= 0])
     if len(observed) == 0:
@@ -155,8 +158,8 @@ def fit_category(name: str, column: pd.Series, *, ordinal: bool, least_patients:
         levels = tuple(level for level in levels if level not in set(rare))
         positions, _ = positions_of(column, levels)
     if ordinal:
-        return fit_number(name, positions, levels), rare
-    return EncodedCategory(name, levels, int(counts[kept].argmax())), rare
+        return fit_number(name, positions, levels), rare, int(np.isnan(positions).sum())
+    return EncodedCategory(name, levels, int(counts[kept].argmax())), rare, int(np.isnan(positions).sum())
 
 
 def positions_of(column: pd.Series, levels: Sequence[str]) -> tuple[FloatArray, list[str]]:

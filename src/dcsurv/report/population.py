@@ -40,8 +40,10 @@ def cohort(study: Study) -> Section:
         found, described[str(name)] = _describe(X[name], groups, train)
         indented |= set(range(len(rows) + 1, len(rows) + len(found)))  # below the first, its levels
         rows += found
+    # The same words as on the first page: a recalibrated model may have seen them only then.
+    fitted = "fitted to, or recalibrated with," if study.seen else "not trained on"
     section.say(
-        f"{n:,} patients whom the model was {'' if study.seen else 'not '}trained on are what every number below rests "
+        f"{n:,} patients whom the model was {fitted} are what every number below rests "
         f"on{f', from {study.data_name}' if study.data_name else ''}; {n_events:,} of them had the event. "
         + outcome_words(study)
     )

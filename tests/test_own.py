@@ -16,7 +16,7 @@ import pytest
 
 import dcsurv
 from cohorts import random_cohort
-from dcsurv.kinds import ModelKind, kind_named, register
+from dcsurv.kinds import ModelKind, kind_named, names, register
 from dcsurv.metrics import (
     Metric,
     catalogue,
@@ -242,7 +242,9 @@ def test_two_models_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="has one of its names"):
         register(ModelKind(name="mine", model=CoxPH, meaning="another CoxPH"))
     assert kind_named("coxph") is known
+    before = names()
     assert register(known) is known, "the same class may come again"
+    assert names() == before
 
 
 # --- the metrics -------------------------------------------------------------------------------------------------

@@ -96,8 +96,9 @@ def register(kind: ModelKind) -> ModelKind:
             kind.model.__module__,
             kind.model.__qualname__,
         )
-        if same_class:
-            del _kinds[known.name]  # its module was imported anew
+        if same_class:  # its module was imported anew: under the same name it keeps its place
+            if known.name != kind.name:
+                del _kinds[known.name]
         elif known.name == kind.name or known.model.__name__ == kind.model.__name__:
             raise ValueError(
                 f"the model {kind.name!r} ({kind.model.__module__}.{kind.model.__qualname__}) cannot be registered: "

@@ -329,6 +329,39 @@ def test_an_effect_that_the_patients_do_not_tell_is_called_so():
     assert [text for text in remarks if "effect of 'age', 'more'" in text]
 
 
+@pytest.mark.parametrize("penalizer", [0.0, 1e-6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_that_are_nearly_the_same_are_fitted_to_the_maximum(penalizer, weighted):
+    """lifelines stops far below it, with a warning; along sum and difference of the columns it gets there."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    age = np.round(60 + 10 * x, 1)
+    time, end = rng.exponential(np.exp(-0.4 * x)), rng.uniform(0, 3, 300)
+    y = make_outcome(np.ceil(100 * np.minimum(time, end)), time <= end)  # with ties
+    weight = rng.uniform(0.5, 2, 300) * (np.arange(300) > 9) if weighted else None
+    X = pd.DataFrame({"x": x, "age": age})
+    model = CoxPH(penalizer=penalizer).fit(X, y, sample_weight=weight)
+    turned = X.assign(age=age - 60 - 10 * x)
+    best = CoxPH(penalizer=0.0).fit(turned, y, sample_weight=weight)
+    allowed = 1e-4 if penalizer == 0 else 1.0  # what the penalty costs
+    assert best.log_likelihood_ - allowed < model.log_likelihood_ < best.log_likelihood_ + 1e-4
+    if penalizer == 0:
+        np.testing.assert_allclose(model.predict(X), best.predict(turned), rtol=1e-2)
+        theirs = best.summary_["coef"]
+        np.testing.assert_allclose(model.summary_["coef"], [theirs["x"] - 10 * theirs["age"], theirs["age"]], rtol=0.02)
+        np.testing.assert_allclose(model.summary_.loc["age", "se"], best.summary_.loc["age", "se"], rtol=0.02)
+
+
+def test_a_column_beside_its_rounding_and_its_cube_is_fitted_with_the_default_penalty():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=100)
+    time, end = rng.exponential(np.exp(-0.5 * x)), rng.exponential(1.5, 100)
+    y = make_outcome(np.minimum(time, end) + 1e-3, time <= end)
+    model = CoxPH().fit(pd.DataFrame({"x": x, "rounded": x.round(1), "cube": x**3}), y)
+    alone = CoxPH().fit(pd.DataFrame({"x": x}), y).log_likelihood_
+    assert alone < model.log_likelihood_ < alone + 8, "two columns more cannot make it worse, and they say nothing new"
+
+
 def test_columns_that_say_the_same_do_not_break_the_test(lung):
     y = make_outcome(lung["time"], lung["status"])
     once = CoxPH(penalizer=0.01).fit(lung[["age", "sex"]], y).proportional_hazards_

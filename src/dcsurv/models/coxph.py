@@ -32,6 +32,8 @@ from dcsurv.models.cox_summary import (
     summary_table,
 )
 from dcsurv.models.estimator import SurvivalEstimator
+from dcsurv.models.partial_likelihood import PartialLikelihood
+from dcsurv.models.penalised import Penalties, fit_penalised
 from dcsurv.models.ranges import Number, Range
 from dcsurv.nonparametric import breslow
 from dcsurv.persistence import Arrays, Header, read_array
@@ -40,8 +42,8 @@ from dcsurv.preprocessing import Preprocessor
 from dcsurv.search_space import Float
 from dcsurv.target import FloatArray, Outcome
 
-# Newton's steps as shares of the full one; the first is lifelines' own.
-_STEPS = 0.95, 0.5, 0.1
+# A step that changes no log risk by more is the last one, and what the log-likelihood might gain after it.
+_SMALLEST_STEP, _SMALLEST_GAIN = 1e-8, 1e-6
 # More columns than this take minutes, and where they are more than patients also say nothing.
 _MOST_COLUMNS = 1000
 # Standard error of an effect per standard deviation, or of a level, above which an interval goes from 1/360 to 360 and
@@ -152,7 +154,7 @@ class CoxPH(SurvivalEstimator):
         }
 
     def _estimate(self, X: FloatArray, y: Outcome, weight: FloatArray | None) -> tuple[FloatArray, float, FloatArray]:
-        """Return lifelines' coefficients, log-likelihood and inverse of the information."""
+        """Return coefficients, log-likelihood and inverse of the information, by lifelines wherever it converges."""
         from lifelines import CoxPHFitter
         from lifelines.exceptions import ConvergenceError, ConvergenceWarning, StatisticalWarning
         from scipy.linalg import LinAlgWarning
@@ -160,31 +162,55 @@ class CoxPH(SurvivalEstimator):
         frame = pd.DataFrame(X).add_prefix("x").assign(time=y["time"], event=y["event"])
         if weight is not None:
             frame = frame.assign(weight=weight)[weight > 0]
-        options: dict[str, Any] = {"weights_col": None if weight is None else "weight"}
+        fitter = CoxPHFitter(penalizer=self.penalizer)
         with warnings.catch_warnings():
             # That weights are not whole numbers matters to standard errors, which are made robust here, and rare
             # categories or many columns are no reason to worry as long as the fit converges.
             warnings.simplefilter("ignore", StatisticalWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("error", _NOT_CONVERGED, ConvergenceWarning)
             warnings.simplefilter("error", LinAlgWarning)
-            for step in _STEPS:
-                fitter = CoxPHFitter(penalizer=self.penalizer)
-                last = step == _STEPS[-1]
-                # Long steps overshoot where a column has extreme values: shorter ones are tried before giving up.
-                warnings.filterwarnings("default" if last else "error", _NOT_CONVERGED, ConvergenceWarning)
-                try:
-                    fitter.fit(frame, "time", "event", fit_options={"step_size": step, "max_steps": 500}, **options)
-                    break
-                except ConvergenceWarning:
-                    continue
-                except (ConvergenceError, LinAlgWarning, np.linalg.LinAlgError) as error:
-                    if last:
-                        raise ValueError(
-                            f"the Cox model did not converge ({str(error).splitlines()[0]}). Columns that determine "
-                            f"each other or the outcome are the usual cause: drop them, or raise penalizer (it is "
-                            f"{self.penalizer:g})."
-                        ) from error
+            try:
+                fitter.fit(frame, "time", "event", weights_col=None if weight is None else "weight")
+            except (ConvergenceWarning, ConvergenceError, LinAlgWarning, np.linalg.LinAlgError):
+                # Its steps become shorter and shorter where columns are nearly the same, or have extreme values.
+                return self._estimate_by_halving(X, y, weight)
         return fitter.params_.to_numpy(), float(fitter.log_likelihood_), fitter.variance_matrix_.to_numpy()
+
+    def _estimate_by_halving(
+        self, X: FloatArray, y: Outcome, weight: FloatArray | None
+    ) -> tuple[FloatArray, float, FloatArray]:
+        """Return the same by steps that are halved until the likelihood, with lifelines' penalty, does not fall."""
+        from scipy.linalg import LinAlgWarning, solve
+
+        rows = np.ones(len(X), dtype=bool) if weight is None else weight > 0
+        used = np.ones(len(X)) if weight is None else weight
+        scale = X[rows].std(axis=0, ddof=1)
+        likelihood = PartialLikelihood(
+            (X[rows] - X[rows].mean(axis=0)) / scale, y["time"][rows], y["event"][rows], used[rows]
+        )
+        ridge = float(rows.sum() * self.penalizer)
+        fixed = np.array([ridge])
+        group = np.full(len(scale), 0 if ridge > 0 else -1)
+        coef = fit_penalised(likelihood, group, Penalties(fixed, fixed, fixed), smallest_step=_SMALLEST_STEP).coef
+        there = likelihood.evaluate(coef, likelihood.terms @ coef)
+        information = likelihood.information(there) + ridge * np.eye(len(coef))
+        slope = likelihood.slope(there) - ridge * coef
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", LinAlgWarning)
+                inverse = solve(information, np.eye(len(coef)), assume_a="pos")
+        except (LinAlgWarning, np.linalg.LinAlgError) as error:
+            raise self._without_maximum() from error
+        if not slope @ inverse @ slope < _SMALLEST_GAIN:
+            raise self._without_maximum()
+        return coef / scale, float(there.value - 0.5 * ridge * coef @ coef), inverse / np.outer(scale, scale)
+
+    def _without_maximum(self) -> ValueError:
+        return ValueError(
+            "the Cox model did not converge. Columns that determine each other or the outcome are the usual cause: "
+            f"drop them, or raise penalizer (it is {self.penalizer:g})."
+        )
 
     @property
     def summary_(self) -> pd.DataFrame:

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ address = f"http://127.0.0.1:{bound.getsockname()[1]}/"
 app = make_app(store, limits=limits, access=access)
 run(app, bound, limits, lambda: print(json.dumps({"address": address}), flush=True))
 """
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Ask again, and leave the processor to those who are asked, until it is so."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it never came about"
+        time.sleep(0.02)
 
 
 class Running:

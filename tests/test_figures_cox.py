@@ -60,9 +60,23 @@ def test_forest_can_be_per_any_change(model):
         hazard_ratios(model.summary_, per={"years": 5})
 
 
+def test_forest_is_right_for_a_feature_in_a_tiny_unit():
+    """Its hazard ratio per unit lies beyond all numbers, that of its step does not."""
+    X, y = cohort()
+    X = X[["age"]].assign(grams=X[LONG] * 1e-9, micrograms=X[LONG] * 1e-3)
+    tiny, plain = (CoxPH().fit(X[["age", unit]], y).summary_ for unit in ("grams", "micrograms"))
+    assert np.isinf(tiny["upper"]["grams"])
+    texts = [
+        [label.get_text() for label in hazard_ratios(one).axes[0].child_axes[0].get_yticklabels()]
+        for one in (tiny, plain)
+    ]
+    assert texts[0] == texts[1]
+    assert "999" not in texts[0][1]
+
+
 def test_forest_stays_readable_with_endless_intervals_unknown_errors_and_many_columns(model):
     table = model.summary_
-    table.loc["treated <b>_True", ["hazard_ratio", "coef", "lower", "upper"]] = [5e8, 20.0, 0.0, np.inf]
+    table.loc["treated <b>_True", ["hazard_ratio", "coef", "se", "lower", "upper"]] = [5e8, 20.0, 1e3, 0.0, np.inf]
     figure = hazard_ratios(table)
     check_texts(figure)
     assert ">999 (0.00 to >999)" in [text for text, _ in shown_texts(figure)]

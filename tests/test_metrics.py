@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cohorts import CASES, random_cohort
 from dcsurv import SurvivalCurves, make_outcome
-from dcsurv.cohort import last_usable_time
+from dcsurv.cohort import last_usable_time, usable_horizons
 from dcsurv.curves import as_curves
+from dcsurv.datasets import simulate
 from dcsurv.metrics import (
     auc,
     brier,
@@ -260,6 +261,18 @@ def test_a_horizon_that_few_patients_reach_is_computed_if_asked_for_and_said_to_
         both = evaluate(y, curves, horizons=[last, late], metrics=["O/E"], n_null=0)
     assert both["horizon"].tolist() == [last, late]
     assert both["value"][0] == pytest.approx(usable["value"][0], abs=1e-12)
+
+
+def test_horizons_by_default_are_those_that_a_report_would_keep():
+    """Of thirty patients, a quarter had the event after the time that ten reach."""
+    cohort = simulate("independent", 30, random_state=3)
+    y = make_outcome(cohort.y["time"], np.ones(30))
+    quartiles = np.quantile(y["time"], [0.25, 0.5, 0.75])
+    usable, unusable = usable_horizons(quartiles, y)
+    assert len(unusable) == 1
+    assert default_horizons(y).tolist() == usable
+    table = evaluate(y, cohort.truth, metrics=["O/E"], n_null=0)
+    assert table["horizon"].tolist() == usable
 
 
 def test_numbers_of_numpy_are_numbers():

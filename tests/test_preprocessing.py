@@ -316,6 +316,17 @@ def test_columns_are_found_by_name():
         preprocessor.get_feature_names_out(["sex", "age"])
 
 
+def test_booleans_are_known_again_as_numbers():
+    """A NumPy array and many files hold them as 0 and 1, which were taken for unknown levels."""
+    X = pd.DataFrame({"flag": [True, False, True, None], "age": [50.0, 60.0, 70.0, 80.0]})
+    preprocessor = Preprocessor(least_patients=1).fit(X)
+    expected = preprocessor.transform(X)
+    for other in ([1, 0, 1, None], [1.0, 0.0, 1.0, np.nan], ["1", "0", "1", None], ["True", "False", "True", None]):
+        np.testing.assert_array_equal(preprocessor.transform(X.assign(flag=other)), expected)
+    with pytest.warns(UserWarning, match="'flag': 2"):
+        preprocessor.transform(X.assign(flag=[2, 0, 1, 1]))
+
+
 def test_wrong_ordinal_and_state_are_refused():
     X = pd.DataFrame({"stage": ["I", "II"]})
     with pytest.raises(ValueError, match=r"ordinal names columns that X does not have: \['grade'\]"):

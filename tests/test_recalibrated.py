@@ -93,6 +93,19 @@ def test_refitting_refits_the_maps_alone_and_a_clone_keeps_the_model(cox: dcsurv
         Recalibrated("model.safetensors").fit(X[:50], y[:50])
 
 
+def test_the_name_of_the_patients_is_not_that_of_those_who_come_next(
+    cox: dcsurv.CoxPH, metabric: Any, tmp_path: Path
+) -> None:
+    X, y = metabric
+    first = recalibrate(cox, X[600:900], y[600:900], name="local.csv").model
+    first.save(tmp_path / "model")
+    loaded = dcsurv.load(tmp_path / "model")
+    assert "of local.csv" in repr(loaded)
+    for model in (clone(first), clone(loaded), loaded):
+        assert "local.csv" not in repr(model.fit(X[900:1100], y[900:1100]))
+        assert model.fitted_on_.name is None
+
+
 def test_what_is_said_and_saved_is_what_was_fitted(cox: dcsurv.CoxPH, metabric: Any, tmp_path: Path) -> None:
     X, y = metabric
     model = Recalibrated(cox).fit(X[600:900], y[600:900])

@@ -26,7 +26,7 @@ from dcsurv.service import Access, Limits, ModelStore, Problem, make_app
 from dcsurv.service.files import name_and_version
 from dcsurv.service.served import ServedModel
 from dcsurv.service.server import bind
-from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_with
+from serving import PATIENCE, Running, raw_answer, request_bytes, serve, serve_with, wait_until
 from test_cli import run
 
 TOKEN = "a-token-of-some-length"
@@ -227,7 +227,7 @@ def test_only_a_name_of_the_service_and_nothing_beside_it_passes(
 
 @pytest.fixture(scope="module")
 def hasty(folder: Path) -> Iterator[Running]:
-    limits = {"header_seconds": 0.5, "body_seconds": 0.5, "idle_seconds": 1, "rate": 3, "connections": 50}
+    limits = {"header_seconds": 2, "body_seconds": 2, "idle_seconds": 2, "rate": 0.1, "connections": 50}
     with serve_with(folder, limits=limits, access={"behind_proxy": True}) as running:
         yield running
 
@@ -240,8 +240,9 @@ def test_clients_that_do_not_go_on_are_ended(hasty: Running) -> None:
         "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
         "an endless head": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 300_000,
     }
-    connections = {name: hasty.connect() for name in sent}
+    connections = {}
     for name, content in sent.items():
+        connections[name] = hasty.connect()
         try:
             connections[name].sendall(content)
         except OSError:
@@ -302,15 +303,11 @@ def test_what_cannot_be_read_is_answered_counted_and_logged(strict: Running) -> 
 def test_who_is_cut_off_by_a_second_signal_is_told(folder: Path) -> None:
     with serve(folder) as running, running.connect() as connection:
         connection.sendall(request_bytes(b'{"patients": [', length=999))
-        while "dcsurv_requests_in_progress 2" not in running.client.get("/metrics").text:
-            pass  # this one and that one
+        # This one and that one.
+        wait_until(lambda: "dcsurv_requests_in_progress 2" in running.client.get("/metrics").text)
         running.client.close()
         running.process.send_signal(signal.SIGINT)
-        try:
-            while True:
-                running.connect().close()
-        except ConnectionError:
-            pass  # it has begun to stop
+        wait_until(lambda: not listens(running))  # it has begun to stop
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(PATIENCE) == 0
         assert "stopped; 1 request was not answered." in " ".join(running.logged().split())
@@ -328,7 +325,7 @@ def test_clients_that_do_not_read_are_ended(folder: Path) -> None:
         "one piece": request_bytes(large),
         "the last": request_bytes(large, more=["Connection: close"]),
     }
-    with serve_with(folder, limits={"seconds": 3, "rate": 0}) as running:
+    with serve_with(folder, limits={"seconds": 5, "rate": 0}) as running:
         connections = {name: running.connect(4096) for name in sent}
         for name, connection in connections.items():
             connection.sendall(sent[name])
@@ -337,9 +334,8 @@ def test_clients_that_do_not_read_are_ended(folder: Path) -> None:
             ended.register(connection, 0)  # only that it was ended, nothing is read
             assert ended.poll(1000 * PATIENCE), name
             connection.close()
-        while 'route="/v1/predict/csv",status=' not in (counts := running.client.get("/metrics").text):
-            pass
-        assert 'route="/v1/predict/csv",status="499"} 1' in counts
+        wait_until(lambda: 'route="/v1/predict/csv",status=' in running.client.get("/metrics").text)
+        assert 'route="/v1/predict/csv",status="499"} 1' in running.client.get("/metrics").text
 
 
 def test_too_many_requests_of_one_address_are_refused(hasty: Running) -> None:
@@ -362,6 +358,14 @@ def test_more_connections_than_are_borne_are_ended_and_others_go_on(hasty: Runni
 
 
 # --- models that are replaced ----------------------------------------------------------------------------------
+
+
+def listens(service: Running) -> bool:
+    try:
+        service.connect().close()
+    except ConnectionError:
+        return False
+    return True
 
 
 def survival(answer: dict[str, Any]) -> float:
@@ -403,8 +407,7 @@ def test_a_model_that_is_replaced_under_load_is_the_old_or_the_new_one(
     known = {hashlib.sha256(content).hexdigest() for content in versions}
     digest = put(path, versions[0])
     with serve(folder, "--rate", 0, "--no-access-log") as first, ThreadPoolExecutor(8) as pool:
-        while turning(strict) != digest:
-            pass  # it looks every second
+        wait_until(lambda: turning(strict) == digest)  # it looks every second
         found: list[tuple[str, float]] = []
         enough = threading.Event()
         asking = [pool.submit(load, service, found, enough) for service in (first, strict, first, strict)]
@@ -439,8 +442,7 @@ def test_a_model_that_is_replaced_under_load_is_the_old_or_the_new_one(
         assert (lost, set(answered)) == ([], {200})
         assert "all that was asked is answered" in first.logged()
     path.unlink()
-    while turning(strict) is not None:
-        pass  # a file that is gone is withdrawn
+    wait_until(lambda: turning(strict) is None)  # a file that is gone is withdrawn
     assert allowed(strict, "/health").json()["status"] == "ok"
 
 

@@ -44,7 +44,7 @@ class Recalibration:
     events : int
         Events in it.
     horizons : array
-        Quartiles of the local event times, (h,).
+        Times at which the change is measured, (h,).
     mean_change : array
         Mean over the local patients of the distance between S(t) before and after, at each horizon.
     ratio_before : array
@@ -162,8 +162,9 @@ def recalibrate(
     >>> dcsurv.recalibrate(model, X[1000:], y[1000:], name="hospital B").patients
     904
     """
-    moved = Recalibrated(model, maps, name).fit(X_local, y_local)
-    moved.fitted_on_ = replace(moved.fitted_on_, digest=digest)
+    moved = Recalibrated(model, maps).fit(X_local, y_local)
+    # The name belongs to these patients: whoever fits the maps again, to others, gives another one.
+    moved.fitted_on_ = replace(moved.fitted_on_, name=name, digest=digest)
     y = check_outcome(y_local)
     before = model.predict_survival_function(X_local)
     if unit := other_time_unit(model, y, before):

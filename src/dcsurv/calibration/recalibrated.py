@@ -353,7 +353,6 @@ class Recalibrated(SurvivalModel):
             raise ValueError(f"its maps are {restored.names!r}, but it says {self.maps!r}.")
         self._wrapped = self.model_ = self.model
         self.map_, self.fitted_on_, self.evaluation_ = restored, fitted_on, evaluation
-        self.fitted_on = fitted_on.name
         self.backing_ = Backing.unknown(fitted_on.patients) if backing is None else Backing.from_state(backing)
 
 

@@ -89,6 +89,7 @@ def recalibrate(
     With few events the model stays close to what it was; with many it follows them.
     """
     from dcsurv.calibration import recalibrate as fit_map
+    from dcsurv.models.time_units import other_time_unit
     from dcsurv.persistence import load
     from dcsurv.preprocessing import OutsideTrainingWarning
 
@@ -104,12 +105,14 @@ def recalibrate(
         )
     maps = ("rank",) if keep_ranking else ("horizon", "rank")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"[\d,]+ of ", OutsideTrainingWarning)  # said above
+        warnings.simplefilter("ignore", OutsideTrainingWarning)  # said above and below
         done = fit_map(
             fitted, cohort.features, cohort.y, maps=maps, name=cohort.name, digest=cohort.digest,
             horizons=_usable(card, cohort) or None,
         )  # fmt: skip
     done.model.save(output)
+    if unit := other_time_unit(fitted, done.y, done.curves):
+        note(unit)
     if weights := _weights_follow(done.follow_up):
         note(weights)
     _show_change(shell, done, card)

@@ -22,6 +22,7 @@ from dcsurv.metrics.censoring import study_censoring
 from dcsurv.models import CoxPH, SurvivalModel
 from dcsurv.models.curve_model import held_out_curves
 from dcsurv.plain import plain
+from dcsurv.preprocessing import UnknownLevelsWarning
 from dcsurv.target import IntArray, train_test_indices
 
 # With fewer events in a test part, its numbers are noise.
@@ -207,7 +208,7 @@ def _measure(
     """Measure a model on test patients, its weights those of the model that it stands beside, if any."""
     with warnings.catch_warnings():
         # A level of a category that only test patients have counts as missing; that is part of what is measured.
-        warnings.filterwarnings("ignore", message="levels that were not there in fit")
+        warnings.simplefilter("ignore", UnknownLevelsWarning)
         curves = held_out_curves(model, cohort.features.iloc[test])
     if follow_up is None:
         follow_up = study_censoring(cohort.y[test], [curves], cohort.features.iloc[test])

@@ -135,9 +135,9 @@ def choose_horizons(y: Any, unit: str | None, last: float) -> list[Horizon]:
     >>> [horizon.label for horizon in choose_horizons(y, "days", last=8000)]
     ['3y', '7y', '10y']
     """
-    from dcsurv.metrics import default_horizons
+    from dcsurv.metrics.inputs import event_quartiles
 
-    quartiles = default_horizons(y)
+    quartiles = event_quartiles(y)
     if find_unit(unit) is None:
         rounded = [Horizon(number_label(number), number) for number in (_two_digits(q) for q in quartiles)]
     else:

@@ -22,6 +22,18 @@ SMALLEST_SURVIVAL = 1e-12
 _FEW = 1_000_000
 
 
+class BeyondLastNodeWarning(UserWarning):
+    """Survival is asked for at a time later than the curves know; they are held constant there.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from dcsurv.curves import BeyondLastNodeWarning
+    >>> warnings.filterwarnings("error", category=BeyondLastNodeWarning)  # to refuse such times
+    >>> warnings.resetwarnings()
+    """
+
+
 class Interpolated:
     """Curves of n patients that are known at common nodes and read anywhere.
 
@@ -60,7 +72,7 @@ class Interpolated:
             warnings.warn(
                 f"S(t) was asked for at {asked.max():g}, beyond the last node {self.times[-1]:g}; the curves are "
                 "held constant there.",
-                UserWarning,
+                BeyondLastNodeWarning,
                 stacklevel=2,
             )
         out = self.evaluate(np.atleast_1d(asked))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dcsurv.curves import BeyondLastNodeWarning
 from dcsurv.explanation.mixing import feature_names, grouped, said_time
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import (
@@ -202,7 +203,7 @@ def permutation_importance(
 
     def predict(table: pd.DataFrame) -> FloatArray:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "survival was asked for at", UserWarning)
+            warnings.simplefilter("ignore", BeyondLastNodeWarning)
             return model.curves_for(table.to_numpy() if as_array else table, grid).values
 
     own_curves = predict(frame)

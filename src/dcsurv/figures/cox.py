@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,8 @@ _LABEL_INCHES, _NUMBER_INCHES, _LETTERS = 1.72, 1.12, 28
 # A hazard ratio further from 1 than this, and an interval that reaches further beyond them all than by this factor, end
 # in an arrow.
 _FURTHEST, _REACH = 50.0, 8.0
+# Standard errors on each side in a 95 % interval.
+_WIDTH = NormalDist().inv_cdf(0.975)
 
 
 @styled
@@ -65,7 +68,7 @@ def hazard_ratios(summary: pd.DataFrame, per: Mapping[str, float] | None = None)
     >>> figure.axes[0].get_xscale()
     'log'
     """
-    needed = ("feature", "level", "reference", "coef", "lower", "upper", "step", "z")
+    needed = ("feature", "level", "reference", "coef", "se", "step", "z")
     check_columns(summary, needed, "the table of hazard ratios")
     unknown = sorted(set(per or {}) - set(summary["feature"]))
     if unknown:
@@ -179,9 +182,10 @@ def _forest_rows(summary: pd.DataFrame, per: Mapping[str, float]) -> list[dict[s
                 label = _label(
                     feature, f": {row['level']} vs {row['reference']}" if category else f", per {step:,.10g}"
                 )
+            # Of the coefficient, not of the ratio per unit, which may lie beyond all numbers where units are tiny.
+            coef, width = step * row["coef"], abs(step) * _WIDTH * row["se"]
             with np.errstate(over="ignore"):
-                ratio = np.exp(step * row["coef"])
-                lower, upper = (np.float64(row[end]) ** step for end in ("lower", "upper"))
+                ratio, lower, upper = np.exp([coef, coef - width, coef + width])
             rows.append({"label": label, "ratio": ratio, "lower": lower, "upper": upper})
             rows[-1]["text"] = _text(ratio, lower, upper)
     return rows

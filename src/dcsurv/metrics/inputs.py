@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dcsurv.curves import SurvivalCurves, as_curves
 from dcsurv.grid import check_convention
+from dcsurv.nonparametric import last_usable_time
 from dcsurv.target import BoolArray, FloatArray, IntArray, check_outcome, check_sample_weight, unpack
 
 _HERE = str(Path(__file__).parent)
@@ -81,8 +82,16 @@ def default_horizons(y: Any) -> FloatArray:
     Returns
     -------
     array of float
-        The quartiles of the event times after 0.
+        The quartiles of the event times after 0, but for those later than :func:`dcsurv.cohort.last_usable_time`; the
+        first in any case.
     """
+    quartiles = event_quartiles(y)
+    last = last_usable_time(*unpack(y))
+    return quartiles[(quartiles <= last) | (quartiles == quartiles[0])]
+
+
+def event_quartiles(y: Any) -> FloatArray:
+    """Return the quartiles of the event times after 0."""
     cohort = SortedCohort(y)
     events = cohort.time[cohort.event & (cohort.time > 0)]
     if len(events) == 0:

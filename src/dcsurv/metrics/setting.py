@@ -112,9 +112,8 @@ class Setting:
         """The horizons at which these patients allow a calibration; the others are left out with a warning."""
         if self.drawn_from is not None:
             return self.drawn_from.horizons
-        if self.asked is None:
-            return keep_usable(default_horizons(self.y), self.censoring, what=_AT_A_HORIZON)
-        usable = keep_usable(check_times(self.asked, "horizons"), self.censoring, what=_AT_A_HORIZON)
+        asked = default_horizons(self.y) if self.asked is None else check_times(self.asked, "horizons")
+        usable = keep_usable(asked, self.censoring, what=_AT_A_HORIZON)
         last = last_usable_time(self.y["time"], self.y["event"])
         if late := [f"{t:g}" for t in usable if t > last]:
             warn(

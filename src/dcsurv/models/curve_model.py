@@ -14,7 +14,7 @@ import pandas as pd
 
 from dcsurv._learn import BaseEstimator, check_is_fitted
 from dcsurv.arithmetic import ReadableCurves, Value
-from dcsurv.curves import SurvivalCurves
+from dcsurv.curves import BeyondLastNodeWarning, SurvivalCurves
 from dcsurv.curves.checks import check_times
 from dcsurv.follow_up import FollowUp
 from dcsurv.models.curve_parts import CurveParts
@@ -377,6 +377,6 @@ def warn_of_late(asked: float, last: float) -> None:
     warnings.warn(
         f"survival was asked for at {asked:g}, beyond the last node {last:g} of the model; the curves are held "
         "constant there.",
-        UserWarning,
+        BeyondLastNodeWarning,
         stacklevel=3,
     )

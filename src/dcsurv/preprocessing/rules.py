@@ -21,6 +21,8 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 # which most patients have a level of their own; as a name or a number of a patient it has no place in a model file.
 _MAX_LEVELS = 255
 _FEW_LEVELS, _OWN_LEVEL_SHARE = 20, 0.5
+# What a column of booleans becomes in an array of numbers, or in a file.
+_AS_NUMBERS = {"False": "0", "True": "1"}
 # The sum of the squares of very many smaller numbers is a number still.
 _LARGEST = 1e140
 
@@ -166,6 +168,8 @@ def positions_of(column: pd.Series, levels: Sequence[str]) -> tuple[FloatArray, 
     """Return each row's position among the levels, NaN if missing or unknown, and the unknown values."""
     codes, uniques = _factorize(column)
     known = {level: float(position) for position, level in enumerate(levels)}
+    if known.keys() == _AS_NUMBERS.keys():
+        known |= {number: known[level] for level, number in _AS_NUMBERS.items()}
     texts = [level_text(value) for value in uniques]
     # One entry more, for missing values, whose code is -1.
     lookup = np.array([*(known.get(text, np.nan) for text in texts), np.nan])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.cohort import OutcomeColumns, usable_horizons
-from dcsurv.curves import SurvivalCurves
+from dcsurv.curves import BeyondLastNodeWarning, SurvivalCurves
 from dcsurv.durations import describe_time
 from dcsurv.follow_up import FollowUp
 from dcsurv.metrics import default_horizons
@@ -125,7 +125,7 @@ class Study:
     def predict(self, frame: pd.DataFrame, times: npt.ArrayLike | None = None) -> SurvivalCurves:
         """Predict for rows in the form in which the caller's features came."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "survival was asked for at", UserWarning)
+            warnings.simplefilter("ignore", BeyondLastNodeWarning)
             out: SurvivalCurves = self.model.curves_for(self.features(frame), times)
         return out
 

@@ -53,7 +53,7 @@ def test_every_form_of_y_means_the_same(y):
         ([1, -2], [0, 1], "negative.*row 1: -2"),
         ([1, np.nan], [0, 1], "missing or infinite.*row 1"),
         ([np.inf, 1], [0, 1], "missing or infinite"),
-        ([1, 2], [0, 2], "codes 2 besides 0 and 1.*competing risks"),
+        ([1, 2], [0, 2], "holds 2 besides 0 and 1.*competing risks"),
         ([1, 2], [0, np.nan], "missing"),
         ([1, 2], ["no", "yes"], "not 0/1, such as 'no'"),
         (["x", "y"], [0, 1], "not numbers"),

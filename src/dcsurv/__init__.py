@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dcsurv.target import check_outcome, fold_indices, make_outcome, train_test_indices
     from dcsurv.validation import Validation, validate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "DCS",

@@ -89,7 +89,7 @@ def check_outcome(y: Any, *, min_events: int = 0, n_rows: int | None = None) -> 
     outcome = _assemble(time, event)
     if n_rows is not None and len(outcome) != n_rows:
         raise ValueError(
-            f"y has {len(outcome)} rows, but {n_rows} are expected (one per row of the predictions or of X). "
+            f"y has {plural(len(outcome), 'row')}, but {n_rows} are expected (one per row of the predictions or of X). "
             "Pass the outcomes of the same patients, in the same order."
         )
     n_events = int(outcome["event"].sum())
@@ -252,7 +252,7 @@ def fold_indices(
         n_groups = len(np.unique(group))
         if n_groups < n_folds:
             raise ValueError(
-                f"groups has {n_groups} different labels, too few for {n_folds} parts. "
+                f"groups has {plural(n_groups, 'different label')}, too few for {n_folds} parts. "
                 "Use fewer folds or a larger test_size."
             )
         splitter: Any = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
@@ -277,7 +277,9 @@ def _take_apart(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         return _from_names({str(k): _filled(v) for k, v in y.items()}, f"a dict with keys {list(y)}")
     if isinstance(y, tuple):
         if len(y) != 2:
-            raise ValueError(f"y is a tuple of {len(y)} parts, but (time, event) is expected. {_HOW_TO_BUILD}")
+            raise ValueError(
+                f"y is a tuple of {plural(len(y), 'part')}, but (time, event) is expected. {_HOW_TO_BUILD}"
+            )
         return _filled(y[0]), _filled(y[1])
     array = np.asarray(y)
     if array.dtype.names is None:
@@ -384,7 +386,7 @@ def _check_event(event: npt.NDArray[Any]) -> BoolArray:
     if len(other):
         found = ", ".join(f"{code:g}" for code in other[:5])
         raise ValueError(
-            f"event holds the codes {found} besides 0 and 1. Several kinds of event (competing risks) are not "
+            f"event holds {found} besides 0 and 1. Several kinds of event (competing risks) are not "
             "supported: code the event of interest as 1 and everything else as 0 (censored). If 1 means censored "
             "and 2 the event, pass event == 2."
         )

@@ -422,7 +422,7 @@ def as_curves(curves: Any, n_rows: int | None = None) -> SurvivalCurves:
         )
     if n_rows is not None and len(out) != n_rows:
         raise ValueError(
-            f"there are {len(out)} curves for {n_rows} patients in y. Pass predictions for the same patients, in "
-            "the same order, one row each."
+            f"curves and y differ: {plural(len(out), 'curve')} for {plural(n_rows, 'patient')}. Pass predictions for "
+            "the same patients, in the same order, one row each."
         )
     return out

@@ -104,7 +104,7 @@ class Backing:
 
     @classmethod
     def unknown(cls, patients: int) -> Backing:
-        """Return what a file without these numbers allows to say: all patients, at all times."""
+        """Return what can be said of a file without these numbers: all patients, at all times."""
         return cls(np.zeros(1), np.full(1, float(max(patients, 1))))
 
     def __call__(self, times: FloatArray) -> FloatArray:

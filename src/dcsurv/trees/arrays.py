@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dcsurv._compile import pays
 from dcsurv.arithmetic import Value
+from dcsurv.messages import plural
 from dcsurv.target import FloatArray, IntArray
 
 _Int32: TypeAlias = npt.NDArray[np.int32]
@@ -152,7 +153,7 @@ class Trees:
             For every patient and block of time the sum of the leaves that they reach, (n, blocks).
         """
         if X.shape[1] != self.n_columns:
-            raise ValueError(f"X has {X.shape[1]} columns, but the trees were grown on {self.n_columns}.")
+            raise ValueError(f"X has {plural(X.shape[1], 'column')}, but the trees were grown on {self.n_columns}.")
         if not pays(len(X) * len(self), _FEW):
             return self._plain_sums(X, n_blocks)
         from dcsurv.trees._kernels import add_leaves

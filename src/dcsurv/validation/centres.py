@@ -62,7 +62,8 @@ def find_centres(by: Any, patients: Patients) -> tuple[list[Centre], list[str]]:
             found.append(Centre(str(name), own, events))
     if len(found) < 2:
         raise ValidationError(
-            f"by has {len(found)} groups with at least {MIN_EVENTS} events, but two are needed.", parameter="by",
+            f"by has {plural(len(found), 'group')} with at least {MIN_EVENTS} events, but two are needed.",
+            parameter="by",
             remedy="Put small centres together.",
         )  # fmt: skip
     return found, notes

@@ -185,8 +185,8 @@ def optimism(whole: Row, resamples: Sequence[Row], metrics: Sequence[Metric]) ->
 def _plus(apparent: float, out_of_bag: float, no_information: float) -> tuple[float, float]:
     """Return the .632+ estimate of Efron and Tibshirani, and the weight of the patients who were not drawn.
 
-    The weight grows from .632 to 1 with the relative overfitting: how far the way from the apparent value to that of
-    guessing is gone by patients who were not drawn.
+    The weight grows from .632 to 1 with the relative overfitting: where the value of patients who were not drawn lies
+    between the apparent one, 0, and that of guessing, 1.
     """
     way, gone = no_information - apparent, out_of_bag - apparent
     overfitting = np.clip(gone / way, 0.0, 1.0) if abs(way) > _NOISE else 0.0

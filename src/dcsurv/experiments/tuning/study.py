@@ -93,7 +93,7 @@ class TrialStudy:
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         with quiet():
             self.optuna = _open(storage, name, criterion)
-            self._storage = self.optuna._storage
+            self.storage = self.optuna._storage  # Optuna has no public way to set attributes of a trial that others run
             self._check_identity({"format": FORMAT, **json.loads(json.dumps(identity))}, storage)
             self.optuna.sampler = _seeded_sampler(random_state)
 
@@ -220,11 +220,11 @@ class TrialStudy:
         """Record a trial as lost, and queue it again if that is wanted."""
         from optuna.trial import TrialState
 
-        study = self._storage.get_study_id_from_name(self.optuna.study_name)
-        identity = self._storage.get_trial_id_from_study_id_trial_number(study, trial.number)
+        study = self.storage.get_study_id_from_name(self.optuna.study_name)
+        identity = self.storage.get_trial_id_from_study_id_trial_number(study, trial.number)
         for key, value in {_LOST: True, "state": "failed", _CAUSE: cause}.items():
-            self._storage.set_trial_user_attr(identity, key, value)
-        self._storage.set_trial_state_values(identity, TrialState.FAIL)  # raises if another was faster
+            self.storage.set_trial_user_attr(identity, key, value)
+        self.storage.set_trial_state_values(identity, TrialState.FAIL)  # raises if another was faster
         if not again:
             return
         values = {**trial.system_attrs.get("fixed_params", {}), **trial.params}

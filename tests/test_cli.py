@@ -444,6 +444,47 @@ def test_report_is_written(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_train_of_a_report_is_the_table_of_the_model(folder: Path, tmp_path: Path) -> None:
+    def said(*arguments: Any, model: str = "cox", code: int = 0) -> str:
+        asked = ("report", folder / f"{model}.safetensors", folder / "later.csv", *coded[model], "--bootstrap", 0)
+        return " ".join(run(*asked, "-o", tmp_path / "r.html", *arguments, code=code).stderr.split())
+
+    coded: dict[str, tuple[str, ...]] = {"cox": (), "part": (), "python": OUTCOME}
+    others, again = tmp_path / "others.csv", tmp_path / "again.csv"
+    patients(240, seed=3).to_csv(others, index=False)
+    patients().to_csv(again, index=False, sep=";")
+    for model in ("cox", "python"):
+        assert "later.csv, which is also evaluated" in said("--train", folder / "later.csv", model=model, code=2)
+        wrong = said("--train", others, model=model, code=2)
+        assert re.search(r"others.csv \(240 patients, .* was fitted to a table of 240 patients, ", wrong)
+        assert "or leave --train out" in wrong
+    assert "is not the very file that the model was fitted to, patients.csv" in said("--train", again)
+    assert "fitted to" not in said("--train", again, model="python")
+    assert "fitted to" not in said("--train", folder / "patients.csv")
+    fit = ("fit", folder / "patients.csv", *OUTCOME, "--unit", "days", "--model", "coxph", "--evaluate", "holdout")
+    run(*fit, "--no-refit", "--bootstrap", 0, "-o", folder / "part.safetensors")
+    kept = said("--train", folder / "patients.csv", model="part")
+    assert re.search(r"fitted to 192 patients \(.* but 240 patients \(.* were passed as its training patients", kept)
+    assert "were passed as its training patients" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_local_of_a_report_is_the_table_of_the_recalibration(folder: Path, tmp_path: Path) -> None:
+    local = tmp_path / "local.csv"
+    patients(200, seed=2).to_csv(local, index=False)
+    X, y = model_input(local)
+    made = dcsurv.Recalibrated(dcsurv.load(folder / "cox.safetensors")).fit(X, y)
+    made.save(tmp_path / "m.safetensors")
+    asked = ("report", tmp_path / "m.safetensors", folder / "later.csv", "--train", folder / "patients.csv")
+    asked = (*asked, "--bootstrap", 0, "-o", tmp_path / "r.html", "--local")
+    patients(200, seed=4).to_csv(tmp_path / "others.csv", index=False)
+    wrong = " ".join(run(*asked, tmp_path / "others.csv", code=2).stderr.split())
+    assert re.search(r"others.csv \(200 patients, .*, but the model was recalibrated with 200 patients", wrong)
+    assert "later.csv, which is also evaluated" in run(*asked, folder / "later.csv", code=2).stderr
+    run(*asked, local)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_patients_of_a_report_are_rows_of_the_file(folder: Path, tmp_path: Path) -> None:
     later = patients(90, seed=1)
     later.loc[1, "died"] = np.nan

@@ -629,6 +629,17 @@ def test_wrong_choices_are_refused_before_anything_is_written(nasty, tmp_path, o
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_training_patients_are_not_the_evaluated_ones_and_others_are_named(nasty, tmp_path):
+    model, X, y = nasty
+    with pytest.raises(ValueError, match="y_train is y: the evaluated patients"):
+        write_report(tmp_path / "report.html", model, X, y, X_train=X, y_train=y)
+    X_other, y_other = nasty_cohort(40, seed=9)
+    with pytest.warns(UserWarning, match=r"but 40 patients \(.*\) were passed as its training patients"):
+        _, text = written(tmp_path, model, X, y, X_train=X_other, y_train=y_other)
+    assert "were passed as its training patients" in text
+
+
 def test_wrong_paths_are_refused(nasty, tmp_path):
     with pytest.raises(ValueError, match=r"end its name in \.html"):
         write_report(tmp_path / "report.pdf", *nasty)

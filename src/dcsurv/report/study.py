@@ -16,6 +16,7 @@ from dcsurv.cohort import OutcomeColumns, usable_horizons
 from dcsurv.curves import SurvivalCurves
 from dcsurv.durations import describe_time
 from dcsurv.follow_up import FollowUp
+from dcsurv.messages import plural
 from dcsurv.metrics import default_horizons
 from dcsurv.metrics.censoring import study_censoring
 from dcsurv.nonparametric import kaplan_meier
@@ -166,6 +167,12 @@ def make_study(
             f"X_train has {len(train_frame)} rows and y_train {len(train)}: they must be the same patients."
         )
     remarks: list[str] = []
+    if train is not None:
+        if np.array_equal(train, outcome):
+            raise ValueError("y_train is y: the evaluated patients. Pass those that the model was fitted to, or none.")
+        if other := _others_than_fitted(model, train):
+            warnings.warn(other, UserWarning, stacklevel=3)
+            remarks.append(other)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         curves = model.curves_for(X)
@@ -204,6 +211,19 @@ def make_study(
     )
     _choose_horizons(study, horizons)
     return study
+
+
+def _others_than_fitted(model: Any, train: Outcome) -> str:
+    """Say so if the training patients that were passed cannot be those that the model was fitted to."""
+    fitted = getattr(model.innermost, "training_summary_", {})
+    passed = {"patients": len(train), "events": int(train["event"].sum())}
+    if all(fitted.get(name, count) == count for name, count in passed.items()):
+        return ""
+    words = [f"{plural(one['patients'], 'patient')} ({plural(one['events'], 'event')})" for one in (fitted, passed)]
+    return (
+        f"The model was fitted to {words[0]}, but {words[1]} were passed as its training patients: what is said of "
+        "them here is not of those that it was fitted to."
+    )
 
 
 def _as_frame(X: Any, model: Any) -> pd.DataFrame:

@@ -291,6 +291,30 @@ def test_settings_change_only_what_they_name(tmp_path: Path) -> None:
     assert changed(tuned, {}, tmp_path / "s.json") == set()
 
 
+def test_settings_without_a_model_fit_what_they_are_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dcsurv.calibration import COMPANIONS
+    from dcsurv.cli.choices import build
+
+    def made(settings: Any, model: str | None = None) -> tuple[Any, str]:
+        dcsurv.experiments.tuning.save_settings(tmp_path / "s.json", settings)
+        out = build(model, settings_file=tmp_path / "s.json", parameters={}, unit=None, seed=0, jobs=1)
+        return out, " ".join(capsys.readouterr().err.split())
+
+    cox, said = made(dcsurv.CoxPH(penalizer=0.3))
+    assert isinstance(cox, dcsurv.CoxPH)
+    assert cox.penalizer == 0.3
+    assert "The settings are for CoxPH, and this is the model that is fitted." in said
+    default, said = made(dcsurv.DCS(n_nodes=9))
+    assert (default.estimator.n_nodes, default.companions) == (9, COMPANIONS)
+    assert "for DCS: they go into the networks of the default, whose other families stay" in said
+    ensemble, _ = made(dcsurv.CalibratedEnsemble(n_members=3))
+    assert ensemble.n_members == 3
+    of_cox, said = made(dcsurv.CoxPH(penalizer=0.3), "calibrated-coxph")
+    assert (of_cox.estimator.penalizer, of_cox.companions, said) == (0.3, None, "")
+    with pytest.raises(ValueError, match=r"for CoxPH, but --model is calibrated\. Leave --model out to fit what"):
+        made(dcsurv.CoxPH(), "calibrated")
+
+
 def test_new_patients_that_differ_are_explained(folder: Path, tmp_path: Path) -> None:
     frame = patients(90, seed=1)
     model, path, output = folder / "cox.safetensors", tmp_path / "n.csv", tmp_path / "out.csv"

@@ -294,9 +294,10 @@ def test_settings_change_only_what_they_name(tmp_path: Path) -> None:
 def test_settings_without_a_model_fit_what_they_are_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from dcsurv.calibration import COMPANIONS
     from dcsurv.cli.choices import build
+    from dcsurv.experiments.tuning import save_settings
 
     def made(settings: Any, model: str | None = None) -> tuple[Any, str]:
-        dcsurv.experiments.tuning.save_settings(tmp_path / "s.json", settings)
+        save_settings(tmp_path / "s.json", settings)
         out = build(model, settings_file=tmp_path / "s.json", parameters={}, unit=None, seed=0, jobs=1)
         return out, " ".join(capsys.readouterr().err.split())
 

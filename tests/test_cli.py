@@ -291,6 +291,31 @@ def test_settings_change_only_what_they_name(tmp_path: Path) -> None:
     assert changed(tuned, {}, tmp_path / "s.json") == set()
 
 
+def test_settings_without_a_model_fit_what_they_are_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dcsurv.calibration import COMPANIONS
+    from dcsurv.cli.choices import build
+    from dcsurv.experiments.tuning import save_settings
+
+    def made(settings: Any, model: str | None = None) -> tuple[Any, str]:
+        save_settings(tmp_path / "s.json", settings)
+        out = build(model, settings_file=tmp_path / "s.json", parameters={}, unit=None, seed=0, jobs=1)
+        return out, " ".join(capsys.readouterr().err.split())
+
+    cox, said = made(dcsurv.CoxPH(penalizer=0.3))
+    assert isinstance(cox, dcsurv.CoxPH)
+    assert cox.penalizer == 0.3
+    assert "The settings are for CoxPH, and this is the model that is fitted." in said
+    default, said = made(dcsurv.DCS(n_nodes=9))
+    assert (default.estimator.n_nodes, default.companions) == (9, COMPANIONS)
+    assert "for DCS: they go into the networks of the default, whose other families stay" in said
+    ensemble, _ = made(dcsurv.CalibratedEnsemble(n_members=3))
+    assert ensemble.n_members == 3
+    of_cox, said = made(dcsurv.CoxPH(penalizer=0.3), "calibrated-coxph")
+    assert (of_cox.estimator.penalizer, of_cox.companions, said) == (0.3, None, "")
+    with pytest.raises(ValueError, match=r"for CoxPH, but --model is calibrated\. Leave --model out to fit what"):
+        made(dcsurv.CoxPH(), "calibrated")
+
+
 def test_new_patients_that_differ_are_explained(folder: Path, tmp_path: Path) -> None:
     frame = patients(90, seed=1)
     model, path, output = folder / "cox.safetensors", tmp_path / "n.csv", tmp_path / "out.csv"
@@ -441,6 +466,47 @@ def test_report_is_written(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "validation.json").write_text("[]")
     refused = run(*asked, "--validation", tmp_path / "validation.json", code=2)
     assert "the validation.json of `dcsurv validate` is expected" in refused.stderr
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_train_of_a_report_is_the_table_of_the_model(folder: Path, tmp_path: Path) -> None:
+    def said(*arguments: Any, model: str = "cox", code: int = 0) -> str:
+        asked = ("report", folder / f"{model}.safetensors", folder / "later.csv", *coded[model], "--bootstrap", 0)
+        return " ".join(run(*asked, "-o", tmp_path / "r.html", *arguments, code=code).stderr.split())
+
+    coded: dict[str, tuple[str, ...]] = {"cox": (), "part": (), "python": OUTCOME}
+    others, again = tmp_path / "others.csv", tmp_path / "again.csv"
+    patients(240, seed=3).to_csv(others, index=False)
+    patients().to_csv(again, index=False, sep=";")
+    for model in ("cox", "python"):
+        assert "later.csv, which is also evaluated" in said("--train", folder / "later.csv", model=model, code=2)
+        wrong = said("--train", others, model=model, code=2)
+        assert re.search(r"others.csv \(240 patients, .* was fitted to a table of 240 patients, ", wrong)
+        assert "or leave --train out" in wrong
+    assert "is not the very file that the model was fitted to, patients.csv" in said("--train", again)
+    assert "fitted to" not in said("--train", again, model="python")
+    assert "fitted to" not in said("--train", folder / "patients.csv")
+    fit = ("fit", folder / "patients.csv", *OUTCOME, "--unit", "days", "--model", "coxph", "--evaluate", "holdout")
+    run(*fit, "--no-refit", "--bootstrap", 0, "-o", folder / "part.safetensors")
+    kept = said("--train", folder / "patients.csv", model="part")
+    assert re.search(r"fitted to 192 patients \(.* but 240 patients \(.* were passed as its training patients", kept)
+    assert "were passed as its training patients" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_local_of_a_report_is_the_table_of_the_recalibration(folder: Path, tmp_path: Path) -> None:
+    local = tmp_path / "local.csv"
+    patients(200, seed=2).to_csv(local, index=False)
+    X, y = model_input(local)
+    made = dcsurv.Recalibrated(dcsurv.load(folder / "cox.safetensors")).fit(X, y)
+    made.save(tmp_path / "m.safetensors")
+    asked = ("report", tmp_path / "m.safetensors", folder / "later.csv", "--train", folder / "patients.csv")
+    asked = (*asked, "--bootstrap", 0, "-o", tmp_path / "r.html", "--local")
+    patients(200, seed=4).to_csv(tmp_path / "others.csv", index=False)
+    wrong = " ".join(run(*asked, tmp_path / "others.csv", code=2).stderr.split())
+    assert re.search(r"others.csv \(200 patients, .*, but the model was recalibrated with 200 patients", wrong)
+    assert "later.csv, which is also evaluated" in run(*asked, folder / "later.csv", code=2).stderr
+    run(*asked, local)
 
 
 @pytest.mark.usefixtures("undrawn")

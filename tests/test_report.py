@@ -629,6 +629,40 @@ def test_wrong_choices_are_refused_before_anything_is_written(nasty, tmp_path, o
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_training_patients_are_not_the_evaluated_ones_and_others_are_named(nasty, tmp_path):
+    model, X, y = nasty
+    with pytest.raises(ValueError, match="y_train is y: the evaluated patients"):
+        write_report(tmp_path / "report.html", model, X, y, X_train=X, y_train=y)
+    X_other, y_other = nasty_cohort(40, seed=9)
+    with pytest.warns(UserWarning, match=r"but 40 patients \(.*\) were passed as its training patients"):
+        _, text = written(tmp_path, model, X, y, X_train=X_other, y_train=y_other)
+    assert "were passed as its training patients" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_model_recalibrated_twice_names_both_and_is_compared_with_the_curve_of_the_evaluated_patients(tmp_path):
+    (X, y), (X_b, y_b), (X_c, y_c), (X_test, y_test) = (nasty_cohort(n, seed=n) for n in (200, 110, 130, 120))
+    model = dcsurv.CoxPH().fit(X, y)
+    passed = {"X_train": X, "y_train": y, "reference": model}
+    _, text = written(tmp_path, model, X_test, y_test, **passed)
+    assert "Kaplan-Meier curve for everybody, which is that of the training patients." in text
+    once = dcsurv.Recalibrated(model, fitted_on="b.csv").fit(X_b, y_b)
+    _, text = written(tmp_path, once, X_test, y_test, **passed)
+    assert "(before recalibration " in text
+    twice = dcsurv.Recalibrated(once, fitted_on="c.csv").fit(X_c, y_c)
+    report, text = written(tmp_path, twice, X_test, y_test, **passed)
+    assert "(before the last recalibration " in text
+    assert report.numbers["distribution"]["d_calibration"][0]["name"] == "before the last recalibration"
+    assert re.search(
+        r"recalibrated on 110 patients \(.*\) of b\.csv, .* and then on 130 patients \(.*; CoxPH was not", text
+    )
+    assert "Kaplan-Meier curve for everybody, which is that of the evaluated patients themselves." in text
+    assert "Kaplan-Meier: of the same patients" in text
+    alone, _ = written(tmp_path, twice, X_test, y_test)
+    assert report.numbers["error"]["metrics"][0]["gain"] == alone.numbers["error"]["metrics"][0]["gain"]
+
+
 def test_wrong_paths_are_refused(nasty, tmp_path):
     with pytest.raises(ValueError, match=r"end its name in \.html"):
         write_report(tmp_path / "report.pdf", *nasty)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dcsurv.cli.shell import note
 from dcsurv.cohort.errors import CohortError
 from dcsurv.messages import listed
 
 DEFAULT = "calibrated"
 HELP = (
-    "Model to fit; `dcsurv models` lists all of them. Default: calibrated, several DCS networks, averaged and "
-    "recalibrated on held-out folds. calibrated-NAME makes such an ensemble of another model."
+    "Model to fit; `dcsurv models` lists all of them. Default: calibrated, five families (DCS networks, Cox, "
+    "accelerated failure, two of trees), weighted and recalibrated on held-out folds; with --settings of another model "
+    "than dcs, that model. calibrated-NAME makes an ensemble of one other model."
 )
 # Set by other options, or not to be set at all.
 _RESERVED = {"preprocess", "time_unit", "random_state", "estimator", "verbose"}
@@ -36,7 +38,7 @@ def build(
     except ValueError as error:
         raise CohortError(f"--model is {name!r}, but {error}") from None
     if settings_file is not None:
-        estimator = _tuned(estimator, name, settings_file)
+        estimator = _tuned(estimator, model, settings_file)
     common = {"random_state": seed, "time_unit": unit, "n_jobs": jobs}
     estimator.set_params(**{k: v for k, v in common.items() if k in estimator.get_params(deep=False)})
     if quick:
@@ -72,21 +74,30 @@ def _member(estimator: Any) -> Any | None:
     return default_member() if estimator.estimator is None else estimator.estimator
 
 
-def _tuned(estimator: Any, name: str, settings_file: Path) -> Any:
-    """Return the model of a settings file, which must be the one that was asked for, or a member of it."""
-    from dcsurv.calibration import COMPANIONS, CalibratedEnsemble
+def _tuned(estimator: Any, model: str | None, settings_file: Path) -> Any:
+    """Return the model of a settings file, or the one that was asked for if the settings are of its members."""
+    from dcsurv.calibration import COMPANIONS, CalibratedEnsemble, default_member
     from dcsurv.experiments.tuning import read_settings
 
     if not settings_file.is_file():
         raise CohortError(f"there is no settings file {settings_file}. `dcsurv tune` writes one.")
     found = read_settings(settings_file)
-    kind = type(found).__name__
+    name, kind = (model or DEFAULT).lower(), type(found).__name__
+    if name == DEFAULT and type(found) is type(default_member()):
+        if model is None:
+            note(f"The settings are for {kind}: they go into the networks of the default, whose other families stay.")
+        return CalibratedEnsemble(estimator=found, companions=COMPANIONS)
+    if model is None:
+        note(f"The settings are for {kind}, and this is the model that is fitted.")
+        return found
     if type(found) is type(estimator):
         return found
-    if isinstance(estimator, CalibratedEnsemble) and (name == DEFAULT or type(found) is type(estimator.estimator)):
-        # Settings of one network are for the networks of the default; its other families stay.
-        return CalibratedEnsemble(estimator=found, companions=COMPANIONS if name == DEFAULT else None)
-    raise CohortError(f"--settings is for {kind}, but --model is {name}. Leave --model out, or choose the same.")
+    if isinstance(estimator, CalibratedEnsemble) and type(found) is type(estimator.estimator):
+        return CalibratedEnsemble(estimator=found)
+    raise CohortError(
+        f"--settings is for {kind}, but --model is {name}. Leave --model out to fit what the settings are for, or "
+        "choose the same."
+    )
 
 
 def _set(estimator: Any, parameters: dict[str, Any]) -> None:

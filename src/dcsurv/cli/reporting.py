@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,7 +83,9 @@ def report(
         note(f"This is the very file that the model was {used}: the report flatters it, and says so.")
     before = None if train is None else read_patients(shell, train, fitted, outcome, reading)
     locals_ = [read_patients(shell, path, fitted, outcome, reading) for path in local or []]
-    _check_local(fitted, locals_, train)
+    if before is not None:
+        _check_train(fitted, card, before, [cohort, *locals_])
+    _check_local(fitted, locals_, before, cohort)
     with shell.steps() as step:
         reference = None
         if before is not None:
@@ -121,11 +124,43 @@ def holds_this(path: Path, card: ModelCard) -> str:
     return f"{path.name} holds this very model{f', {card.trained_on}' if card.trained_on else ''}."
 
 
-def _check_local(fitted: Any, locals_: list[Cohort], train: Path | None) -> None:
+def _check_train(fitted: Any, card: ModelCard, given: Cohort, others: list[Cohort]) -> None:
+    """Refuse a table other than the one that a model was fitted to."""
+    remedy = "Name the table that the model was fitted to, or leave --train out."
+    if any(one.digest == given.digest for one in others):
+        raise CohortError(f"--train names {given.name}, which is also evaluated or named by --local.", remedy=remedy)
+    known = card.data or getattr(fitted.innermost, "training_summary_", {})  # no card: fitted in Python
+    if known.get("sha256") == given.digest:
+        return
+    found = given.to_dict()
+    differ = [
+        name for name in ("patients", "events", "last_time")
+        if name in known and not math.isclose(known[name], found[name], rel_tol=1e-9)
+    ]  # fmt: skip
+    if differ:
+        raise CohortError(
+            f"--train names {given.name} ({_size(found, card)}), but the model was fitted to a table of "
+            f"{_size(known, card)}.",
+            remedy=remedy,
+        )
+    if known.get("sha256") is not None:
+        note(
+            f"{given.name} is not the very file that the model was fitted to, {known['file']}, but has as many "
+            "patients and events and the same last time, and is taken for it."
+        )
+
+
+def _size(table: dict[str, Any], card: ModelCard) -> str:
+    """Say how many patients a table has and how long they were followed."""
+    last = f", last time {describe_time(table['last_time'], card.unit)}" if "last_time" in table else ""
+    return f"{plural(table['patients'], 'patient')}, {plural(table['events'], 'event')}{last}"
+
+
+def _check_local(fitted: Any, locals_: list[Cohort], before: Cohort | None, cohort: Cohort) -> None:
     """Refuse tables other than those that a model was recalibrated with."""
     if not locals_:
         return
-    if train is None:
+    if before is None:
         raise CohortError("--local recalibrates CoxPH as the model was, and CoxPH needs --train.")
     on = [one.fitted_on_ for one in fitted.recalibrations]
     if len(on) != len(locals_):
@@ -134,8 +169,17 @@ def _check_local(fitted: Any, locals_: list[Cohort], train: Path | None) -> None
             f"{plural(len(on), 'time')}."
         )
     for known, given in zip(on, locals_, strict=True):
-        if known.digest is not None and known.digest != given.digest:
-            raise CohortError(f"--local names {given.name}, but the model was recalibrated with {known}.")
+        if given.digest == cohort.digest:
+            raise CohortError(f"--local names {given.name}, which is also evaluated. Evaluate on other patients.")
+        if known.digest is None:  # recalibrated in Python
+            same = (known.patients, known.events) == (len(given), given.events)
+        else:
+            same = known.digest == given.digest
+        if not same:
+            raise CohortError(
+                f"--local names {given.name} ({plural(len(given), 'patient')}, {plural(given.events, 'event')}), but "
+                f"the model was recalibrated with {known}."
+            )
 
 
 def _treated_alike(reference: Any, fitted: Any, locals_: list[Cohort]) -> Any:

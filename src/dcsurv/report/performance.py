@@ -117,7 +117,7 @@ def error(study: Study) -> Section:
         f"{study.weighted_by}Integrated: trapezoid rule from the 5th to the 95th percentile of the observed times, "
         "divided by its length. Better "
         "than Kaplan-Meier by: 1 − model / Kaplan-Meier (index of prediction accuracy). Kaplan-Meier: of the "
-        + ("training patients. " if study.y_train is not None else "same patients, which flatters it a little. ")
+        + ("training patients. " if study.baseline_of == "training" else "same patients, which flatters it a little. ")
         + intervals_text(study)
     )
     show_others(section, study, [metric for metric in judging("error") if metric != ibs])

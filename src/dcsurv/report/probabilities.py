@@ -187,7 +187,7 @@ def over_the_distribution(study: Study) -> Section:
     )
     versions: dict[str, SurvivalCurves] = {}
     if study.before is not None:
-        versions["before recalibration"] = study.before
+        versions[study.before_name] = study.before
     versions["after recalibration" if versions else study.name] = study.curves
     rows: list[dict[str, Any]] = []
     for name, curves in versions.items():
@@ -247,7 +247,7 @@ def _show_spread(section: Section, rows: list[dict[str, Any]]) -> None:
     last = rows[-1]
     section.say(
         f"The DDC is {last['ddc'] / last['floor']:.1f} times its floor"
-        + (f" (before recalibration {rows[0]['ddc'] / rows[0]['floor']:.1f} times). " if len(rows) > 1 else ". ")
+        + (f" ({rows[0]['name']} {rows[0]['ddc'] / rows[0]['floor']:.1f} times). " if len(rows) > 1 else ". ")
         + (
             "A perfect model could well score that, which with few patients proves little."
             if last["p_value"] >= 0.05

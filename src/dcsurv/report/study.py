@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from dcsurv.cohort import OutcomeColumns, usable_horizons
 from dcsurv.curves import BeyondLastNodeWarning, SurvivalCurves
 from dcsurv.durations import describe_time
 from dcsurv.follow_up import FollowUp
+from dcsurv.messages import plural
 from dcsurv.metrics import default_horizons
 from dcsurv.metrics.censoring import study_censoring
 from dcsurv.nonparametric import kaplan_meier
@@ -34,11 +35,14 @@ class Study:
     curves
         As the model predicts them.
     before
-        As the model predicted them before it was recalibrated: of an ensemble the mean of its members.
+        As the model predicted them before it was recalibrated the last time: of an ensemble the mean of its members.
     reference_curves
         Of the model to compare with.
     baseline
-        The same Kaplan-Meier curve for everybody, of the training part if it is there.
+        The same Kaplan-Meier curve for everybody.
+    baseline_of
+        Whose it is: of the training patients if they are there and the model was not recalibrated since, to others
+        with another level of risk; else of the evaluated ones.
     seen
         Whether the model was fitted to, or recalibrated with, these very patients.
     horizons, left_out
@@ -64,6 +68,7 @@ class Study:
     before: SurvivalCurves | None
     reference_curves: SurvivalCurves | None
     baseline: SurvivalCurves
+    baseline_of: Literal["training", "evaluated"]
     horizons: list[float] = field(default_factory=list)
     left_out: list[tuple[float, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -86,6 +91,11 @@ class Study:
     def reference_name(self) -> str:
         name = _short(self.reference.display_name)
         return name if name != self.name else f"{name} (reference)"
+
+    @property
+    def before_name(self) -> str:
+        """What to call the model of the curves before."""
+        return f"before {'the last ' if len(self.model.recalibrations) > 1 else ''}recalibration"
 
     @property
     def kind(self) -> str:
@@ -166,6 +176,12 @@ def make_study(
             f"X_train has {len(train_frame)} rows and y_train {len(train)}: they must be the same patients."
         )
     remarks: list[str] = []
+    if train is not None:
+        if np.array_equal(train, outcome):
+            raise ValueError("y_train is y: the evaluated patients. Pass those that the model was fitted to, or none.")
+        if other := _others_than_fitted(model, train):
+            warnings.warn(other, UserWarning, stacklevel=3)
+            remarks.append(other)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         curves = model.curves_for(X)
@@ -178,11 +194,13 @@ def make_study(
         if issubclass(warning.category, UserWarning) and str(warning.message) not in remarks:
             remarks.append(str(warning.message))
     if model.recalibrations and reference is not None and not reference.recalibrations:
+        on = " and then on ".join(str(one.fitted_on_) for one in model.recalibrations)
         remarks.append(
-            f"The model was recalibrated on {model.recalibrations[-1].fitted_on_}; {reference.display_name} was not, "
-            "so that their ranking can be compared, but not their calibration."
+            f"The model was recalibrated on {on}; {reference.display_name} was not, so that their ranking can be "
+            "compared, but not their calibration."
         )
-    km = kaplan_meier(outcome if train is None else train)
+    of_training = train is not None and not model.recalibrations
+    km = kaplan_meier(train if of_training else outcome)
     baseline = SurvivalCurves(km.times, np.tile(km.values, (len(outcome), 1)), interpolation="step")
     _check_choices(more.get("patients"), more.get("subgroups"), frame)
     study = Study(
@@ -199,11 +217,25 @@ def make_study(
         before=before,
         reference_curves=reference_curves,
         baseline=baseline,
+        baseline_of="training" if of_training else "evaluated",
         remarks=remarks,
         **more,
     )
     _choose_horizons(study, horizons)
     return study
+
+
+def _others_than_fitted(model: Any, train: Outcome) -> str:
+    """Say so if the training patients that were passed cannot be those that the model was fitted to."""
+    fitted = getattr(model.innermost, "training_summary_", {})
+    passed = {"patients": len(train), "events": int(train["event"].sum())}
+    if all(fitted.get(name, count) == count for name, count in passed.items()):
+        return ""
+    words = [f"{plural(one['patients'], 'patient')} ({plural(one['events'], 'event')})" for one in (fitted, passed)]
+    return (
+        f"The model was fitted to {words[0]}, but {words[1]} were passed as its training patients: what is said of "
+        "them here is not of those that it was fitted to."
+    )
 
 
 def _as_frame(X: Any, model: Any) -> pd.DataFrame:

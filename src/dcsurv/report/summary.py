@@ -164,9 +164,10 @@ def _error(study: Study, sections: dict[str, Section]) -> str:
     gain = row.get("gain")
     if gain is None:
         return ""
+    whose = "training patients" if study.baseline_of == "training" else "evaluated patients themselves"
     return (
         f"The squared error of its predictions is {percent(abs(gain), 0)} {'smaller' if gain >= 0 else 'larger'} than "
-        "that of the same Kaplan-Meier curve for everybody."
+        f"that of the same Kaplan-Meier curve for everybody, which is that of the {whose}."
     )
 
 

@@ -119,7 +119,8 @@ def write_report(
         Features of those that it was trained on: for the table of patients and typical patients. Without them the
         report says what it used instead.
     y_train : outcome or None, default None
-        Outcome of the same patients: for the censoring weights and the Kaplan-Meier comparison.
+        Outcome of the same patients: for the Kaplan-Meier comparison, unless the model was recalibrated since. That of
+        ``y`` is refused; a warning, also on the page, tells of patients that the model was not fitted to.
     reference : SurvivalModel or None, default None
         A fitted model to compare with, usually :class:`dcsurv.CoxPH`.
     horizons : array-like or None, default None

@@ -410,7 +410,10 @@ def test_a_later_table_is_read_as_the_first_one() -> None:
         apply_columns(later[["grade"]], columns)
     words = pd.DataFrame({"age": ["6,5"] * 20, "smoker": "yes", "grade": 1})
     with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are not numbers.*decimal=','"):
-        apply_columns(words, columns)
+        apply_columns(words, columns, from_text=True)
+    with pytest.raises(CohortError, match=r"are not numbers.*turn them into numbers, such as 6\.5 for '6,5'") as caught:
+        apply_columns(words, columns)  # of a table in memory, or in a file of numbers, no decimal sign can be told
+    assert caught.value.parameter is None
 
 
 # --- outcome ------------------------------------------------------------------------------------------------

@@ -36,15 +36,19 @@ class Source:
     format: str = ""
     repeated: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    from_text: bool = False
 
     @classmethod
     def of_file(cls, table: Table) -> Source:
         form = table.format
-        return cls(table.frame, printable(form.path.name), table.digest, form.describe(), form.repeated, table.notes)
+        return cls(
+            table.frame, printable(form.path.name), table.digest, form.describe(), form.repeated, table.notes,
+            from_text=form.kind == "csv",
+        )  # fmt: skip
 
     def outcome_by(self, outcome: OutcomeColumns) -> FoundOutcome:
         """Read the outcome; at least one row has to have it."""
-        found = outcome.read(self.frame)
+        found = outcome.read(self.frame, from_text=self.from_text)
         if not found[2].any():
             raise CohortError(
                 f"no row of {self.name} has both a time and an event.",

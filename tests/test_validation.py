@@ -451,4 +451,6 @@ def test_the_command_refuses_in_words(tmp_path):
     said = run(*given, "--by", "id", "-o", tmp_path / "v", code=2).stderr
     assert "Error: --by has 100 different labels among 100 patients" in said
     assert "fewer, larger groups" in said
+    said = run(*given, "--by", "years", "-o", tmp_path / "v", code=2).stderr
+    assert "--by names 'years', which holds the outcome. Name the column of the centre or period." in said
     assert "Name a folder" in run(*given, "-o", tmp_path / "p.csv", code=2).stderr

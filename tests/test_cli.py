@@ -572,6 +572,14 @@ def test_dates_of_the_model_are_read_for_another_event(tmp_path: Path) -> None:
     done = run("evaluate", tmp_path / "m", tmp_path / "other.csv", "--event-value", "1", "--bootstrap", 0, "--json")
     expected = (pd.Timestamp("2015-06-05") - first.min()).days
     assert json.loads(done.stdout)["data"]["last_time"] == expected
+    frame["last"] = "2015-06-05"  # as another hospital writes dates
+    frame["first"] = pd.to_datetime(frame["first"], format="%d/%m/%Y").dt.strftime("%Y-%m-%d")
+    frame.to_csv(tmp_path / "other.csv", index=False)
+    other = ("evaluate", tmp_path / "m", tmp_path / "other.csv", "--bootstrap", 0, "--json")
+    assert "say how dates are written, such as --date-format" in run(*other, code=2).stderr
+    for more in ((), ("--event-value", "1")):
+        done = run(*other, "--date-format", "%Y-%m-%d", *more)
+        assert json.loads(done.stdout)["data"]["last_time"] == expected
 
 
 def test_demo_writes_everything(tmp_path: Path) -> None:
@@ -592,6 +600,7 @@ def test_demo_writes_everything(tmp_path: Path) -> None:
         (("fit", "patients.csv", *OUTCOME, "--set", "depth", "-o", "m"), "NAME=VALUE"),
         (("fit", "patients.csv", *OUTCOME, "--model", "dcs", "--set", "max_epochs=0", "-o", "m"), "max_epochs is 0"),
         (("fit", "patients.csv", *OUTCOME, "--horizons", "1y", "-o", "m"), "--unit days"),
+        (("fit", "patients.csv", *OUTCOME, "--unit", "eras", "-o", "m"), "--unit is 'eras', but days, weeks, months"),
         (("fit", "patients.csv", *OUTCOME, "-o", "nowhere/m"), "folder nowhere does not exist"),
         (("fit", "patients.csv", *OUTCOME, "-o", "patients.csv"), "which is read here"),
         (("fit", "patients.csv", *OUTCOME, "-o", "."), "names the folder"),
@@ -611,6 +620,10 @@ def test_demo_writes_everything(tmp_path: Path) -> None:
             "--keep names the column 'name'",
         ),
         (("report", "cox.safetensors", "later.csv", "-o", "r.html", "--patients", "0"), "there are 1 to 90"),
+        (
+            ("report", "cox.safetensors", "later.csv", "-o", "r.html", "--subgroups", "agee"),
+            "--subgroups names 'agee', which is no feature of the model. Did you mean 'age'?",
+        ),
         (("evaluate", "cox.safetensors", "later.csv", "--event", "stage"), "--event-value"),
         (("tune", "patients.csv", *OUTCOME, "--criterion", "accuracy", "-o", "s.json"), "accuracy"),
     ],

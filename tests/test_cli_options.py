@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from dcsurv.cli import options as o
-from dcsurv.cli.data import fit_command
+from dcsurv.cli.data import fit_command, horizons_for
 from dcsurv.cli.groups import OptionGroup, described, expand
+from dcsurv.cohort import CohortError, Horizon, ModelCard
 from test_cli import OUTCOME, patients, run
 
 COMMANDS = (
@@ -96,3 +98,12 @@ def test_groups_of_options_are_handed_to_commands_whole() -> None:
     text = CliRunner().invoke(app, ["--help"]).stdout
     places = [text.index(word) for word in ("Sweets", "--kind", "--pieces", "Bag", "--bag")]
     assert places == sorted(places)
+
+
+def test_a_model_without_a_unit_is_not_given_an_option_that_its_command_lacks() -> None:
+    card = ModelCard([], [Horizon("365", 365.0)])
+    assert horizons_for(card, "30,7") == [Horizon("7", 7.0), Horizon("30", 30.0)]
+    with pytest.raises(CohortError, match=r"'5y' names a unit, but .* fitted without --unit") as caught:
+        horizons_for(card, "5y")
+    assert "plain numbers" in caught.value.remedy
+    assert "with --unit days" not in str(caught.value)

@@ -32,6 +32,7 @@ from dcsurv.cohort import (
     reading,
     usable_horizons,
 )
+from dcsurv.cohort.checks import require_features
 from dcsurv.messages import InputError
 from dcsurv.models import CoxPH
 from dcsurv.target import make_outcome
@@ -410,7 +411,10 @@ def test_a_later_table_is_read_as_the_first_one() -> None:
         apply_columns(later[["grade"]], columns)
     words = pd.DataFrame({"age": ["6,5"] * 20, "smoker": "yes", "grade": 1})
     with pytest.raises(CohortError, match=r"20 of 20 values of 'age' are not numbers.*decimal=','"):
-        apply_columns(words, columns)
+        apply_columns(words, columns, from_text=True)
+    with pytest.raises(CohortError, match=r"are not numbers.*turn them into numbers, such as 6\.5 for '6,5'") as caught:
+        apply_columns(words, columns)  # of a table in memory, or in a file of numbers, no decimal sign can be told
+    assert caught.value.parameter is None
 
 
 # --- outcome ------------------------------------------------------------------------------------------------
@@ -668,3 +672,56 @@ def test_a_table_of_many_chunks_is_read_as_one_of_few(tmp_path: Path, monkeypatc
     assert again.digest == once.digest
     np.testing.assert_array_equal(again.time, once.time)
     assert [c.text for c in once.columns if c.reason == "mixed"] == ["1 value counts as missing: 'unknown value'"]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("categorical", ["days"]),
+        ("numeric", ["age", "died"]),
+        ("drop", ["days"]),
+        ("missing_values", {"days": [999]}),
+        ("group", "days"),
+    ],
+)
+def test_the_outcome_can_be_nothing_else(parameter: str, value: Any, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "days": range(1, 41), "died": [0, 1] * 20})
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    outcome = {"time": "days", "event": "died"}
+    for make in (
+        lambda: Cohort.from_frame(frame, **outcome, **{parameter: value}),
+        lambda: read_cohort(tmp_path / "p.csv", **outcome, **{parameter: value}),
+    ):
+        with pytest.raises(CohortError, match=rf"{parameter}= names '(days|died)', which holds the outcome") as caught:
+            make()
+        assert caught.value.parameter == parameter
+        assert caught.value.remedy
+
+
+def test_a_unit_that_is_none_is_an_error_of_the_cohort_with_a_remedy() -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "days": range(1, 41), "died": [0, 1] * 20})
+    with pytest.raises(CohortError, match="unit= is 'fortnights', but days, weeks, months or years") as caught:
+        Cohort.from_frame(frame, time="days", event="died", unit="fortnights")
+    assert caught.value.parameter == "unit"
+    assert "Convert the times" in caught.value.remedy
+    with pytest.raises(InputError, match="not a duration after time 0") as zero:
+        parse_horizons("0")
+    assert "30d" in zero.value.remedy
+
+
+def test_a_table_without_features_is_told_why_and_what_to_do() -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "clinic": "A", "days": range(1, 41), "died": [0, 1] * 20})
+    outcome = {"time": "days", "event": "died"}
+    for table, options, words, parameter, remedy in (
+        (frame, {"drop": ["age", "clinic"]}, "'age (as asked)', 'clinic (as asked)'", "drop", "Name fewer"),
+        (frame.drop(columns="age"), {}, "is always 'A'", "categorical", "keep one with categorical="),
+        (frame[["days", "died"]], {}, "no column to predict from.", None, "Add columns"),
+    ):
+        cohort = Cohort.from_frame(table, **outcome, **options)
+        found = next(one for one in check_cohort(cohort) if one.code == "no-features")
+        assert words in found.message
+        assert found.parameter == parameter
+        assert remedy in found.remedy
+        with pytest.raises(CohortError) as caught:
+            require_features(cohort)
+        assert (caught.value.parameter, caught.value.remedy) == (found.parameter, found.remedy)

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcsurv import TimeGrid, make_outcome, train_test_indices
+from dcsurv.cli.words import option
 from dcsurv.datasets import load
+from dcsurv.messages import InputError
 
 GRIDS = json.loads((Path(__file__).parent / "reference" / "grids.json").read_text())
 
@@ -90,3 +92,17 @@ def test_bucket_is_the_first_node_at_or_after_the_time():
 def test_bad_grids_are_refused_in_words(call, words):
     with pytest.raises(ValueError, match=words):
         call(make_outcome([1.0, 2.0, 3.0], [1, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("spacing", "convention", "remedy", "said"),
+    [
+        ("log", "paper", "use convention='default'.", "use --set convention=default."),
+        ("log", "default", "Use spacing='linear' or", "Use --set spacing=linear or --set spacing=quantile."),
+    ],
+)
+def test_remedies_are_said_as_options_on_the_command_line(spacing, convention, remedy, said):
+    with pytest.raises(InputError) as caught:
+        TimeGrid.make(([1.0, 2.0], [0, 0]), spacing, 5, convention)
+    assert remedy in str(caught.value)
+    assert said in caught.value.say(option)

@@ -164,3 +164,10 @@ def test_labels_that_nobody_shares_change_nothing(visits: pd.DataFrame) -> None:
         for groups in (None, np.arange(len(y)))
     )
     assert np.array_equal(one, other)
+
+
+def test_too_few_groups_are_said_by_the_name_of_the_option(visits: pd.DataFrame, tmp_path: Path) -> None:
+    visits.assign(ward=["A", "B", "C"] * 80).to_csv(tmp_path / "p.csv", index=False)
+    fit = ("fit", tmp_path / "p.csv", "--time", "days", "--event", "died", "--model", "coxph", "--group", "ward")
+    said = run(*fit, "--drop", "patient_id", "--evaluate", "cv", "-o", tmp_path / "m", code=2).stderr
+    assert "--group has 3 different labels, too few for 5 parts. Use fewer folds" in said

@@ -100,7 +100,7 @@ def test_templates_of_messages_are_constant_and_name_real_parameters() -> None:
 
     import dcsurv.cohort as room
 
-    functions = [getattr(room, name) for name in room.__all__] + [room.Cohort.from_frame]
+    functions = [getattr(room, name) for name in room.__all__] + [room.Cohort.from_frame, dcsurv.validate]
     real = {name for one in functions if callable(one) for name in inspect.signature(one).parameters}
     found = calls("Message")
     assert len(found) > 20

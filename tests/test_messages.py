@@ -12,7 +12,17 @@ import pytest
 from dcsurv.cli.words import option
 from dcsurv.cohort import CohortError
 from dcsurv.durations import describe_time
-from dcsurv.messages import InputError, Message, ModelChoice, ModelParameter, Parameter, plural, say, short
+from dcsurv.messages import (
+    InputError,
+    Message,
+    ModelChoice,
+    ModelParameter,
+    Parameter,
+    cause_of,
+    plural,
+    say,
+    short,
+)
 from dcsurv.plain import level_text, plain
 
 NESTED = Message("{column!r} holds {coding}.", column="{age}", coding=Message("1 = event; if not, {event_values}"))
@@ -52,6 +62,22 @@ def test_messages_and_errors_travel_between_processes() -> None:
     twin = pickle.loads(pickle.dumps(error))
     assert isinstance(twin, InputError)
     assert (str(twin), twin.parameter, twin.say(option)) == (str(error), "time", "--time is {odd}. Check --event.")
+
+
+def test_an_error_becomes_one_of_another_kind_with_what_it_knows() -> None:
+    error = InputError(Message("{time} is bad."), parameter="time", remedy=Message("Check {event}."))
+    other = CohortError.of(error, "folder/{a}.csv")
+    assert isinstance(other, CohortError)
+    assert str(other) == "folder/{a}.csv: time= is bad. Check event=."
+    assert other.say(option) == "folder/{a}.csv: --time is bad. Check --event."
+    assert (other.parameter, other.remedy) == ("time", "Check event=.")
+    assert (str(CohortError.of(KeyError("a"))), CohortError.of(ValueError("b")).parameter) == ("'a'", None)
+
+
+def test_the_cause_of_a_failure_is_a_sentence_and_not_the_name_of_a_class() -> None:
+    assert cause_of(InputError("No event.", remedy="Add some.")) == "No event. Add some."
+    assert cause_of(MemoryError("no room")) == "MemoryError: no room"
+    assert cause_of(ValueError()) == "ValueError: "
 
 
 def test_numbers_and_words_agree() -> None:

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 import dcsurv
 from dcsurv.calibration import HorizonMap, RankPreservingMap
 from dcsurv.calibration.map_base import MappedCurves
-from dcsurv.cohort import ModelCard, Predictor, inspect_table, write_predictions
+from dcsurv.cohort import CohortError, ModelCard, Predictor, inspect_table, write_predictions
 from dcsurv.cohort.cells import to_numbers
 from dcsurv.cohort.parts import Counts, find_parts, predict_folder
 from dcsurv.cohort.predictions import in_order
@@ -259,6 +259,20 @@ def folder(patients: pd.DataFrame, tmp_path: Path) -> Path:
         patients[50 * k : 50 * k + 50].to_parquet(parts / name)
     (parts / "_metadata.parquet").write_bytes(b"none of these")
     return parts
+
+
+def test_what_is_wrong_in_one_file_of_a_folder_is_said_with_its_path_and_a_remedy_that_it_has(
+    model: Any, patients: pd.DataFrame, folder: Path, tmp_path: Path
+) -> None:
+    name = next(one.name for one in ModelCard.of(model).columns if one.kind == "number")
+    commas = patients[:50].assign(**{name: [f"{60 + k},5" for k in range(50)]})
+    commas.to_parquet(folder / "more" / "c.parquet")
+    card = ModelCard.of(model)
+    predictor = Predictor(model, card, card.horizons)
+    with pytest.raises(CohortError, match=r"more/c\.parquet: 50 of 50 values of .* are not numbers") as caught:
+        list(predict_folder(predictor, find_parts(folder, tmp_path / "out"), tmp_path / "out", "a model"))
+    assert "such as 60.5 for '60,5'" in caught.value.remedy
+    assert "decimal=" not in str(caught.value)
 
 
 def test_a_folder_goes_on_after_a_kill(model: Any, patients: pd.DataFrame, folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dcsurv.cli import app
-from dcsurv.cohort import Cohort, CohortError, binary_files, inspect_table, read_chunks, read_table
+from dcsurv.cohort import Cohort, CohortError, binary_files, find_outcome, inspect_table, read_chunks, read_table
 from dcsurv.cohort import files as table_files
 from dcsurv.messages import did_you_mean
 from dcsurv.preprocessing import Preprocessor
@@ -208,10 +208,18 @@ def test_decimal_commas_of_three_digits_stay_decimal_commas(tmp_path: Path) -> N
 
 def test_what_looks_like_thousands_gets_the_right_remedy() -> None:
     frame = pd.DataFrame({"age": [61.0, 50, 40], "days": ["950", "1,521", "12,003"], "died": [1, 0, 1]})
-    with pytest.raises(CohortError, match="comma in '1,521' seems to group thousands: write 1521; if it is a decimal"):
-        Cohort.from_frame(frame, time="days", event="died")
+    thousands = "comma in '1,521' seems to group thousands: write 1521; if it is a decimal comma, "
+    outcome = {"time": "days", "event": "died"}
+    columns = find_outcome(frame, **outcome)
+    with pytest.raises(CohortError, match=f"{thousands}give decimal=','"):
+        columns.read(frame, from_text=True)
+    with pytest.raises(CohortError, match=rf"{thousands}1\.521\."):
+        Cohort.from_frame(frame, **outcome)
+    frame = frame.assign(days=["9,5", "1,5", "2"])
     with pytest.raises(CohortError, match="These are decimal commas, which are read with decimal=','"):
-        Cohort.from_frame(frame.assign(days=["9,5", "1,5", "2"]), time="days", event="died")
+        columns.read(frame, from_text=True)
+    with pytest.raises(CohortError, match=r"turn them into numbers, such as 9\.5 for '9,5'\.$"):
+        Cohort.from_frame(frame, **outcome)  # which has no decimal=
 
 
 def test_a_name_that_is_nearly_right_is_asked_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dcsurv
-from dcsurv.cohort import Cohort, Finding, check_cohort
+from dcsurv.cohort import Cohort, Finding, check_cohort, parse_horizons
 from dcsurv.datasets import load_metabric
 from dcsurv.messages import InputError
 
@@ -100,8 +100,9 @@ def test_what_cannot_be_is_refused(wrong: dict[str, float], parameter: str) -> N
     assert refused.value.parameter == parameter
 
 
-def finding(frame: pd.DataFrame) -> Finding:
-    found = check_cohort(Cohort.from_frame(frame, time="days", event="died", unit="days"))
+def finding(frame: pd.DataFrame, horizons: str = "") -> Finding:
+    asked = parse_horizons(horizons, "days") if horizons else []
+    found = check_cohort(Cohort.from_frame(frame, time="days", event="died", unit="days"), asked)
     return next(one for one in found if one.code == "sample-size")
 
 
@@ -154,3 +155,22 @@ def test_with_hardly_an_event_per_column_the_usual_share_is_assumed() -> None:
 def test_a_column_that_is_the_outcome_does_not_break_the_check() -> None:
     frame = metabric(300)
     assert finding(frame.assign(copy=frame["days"])).numbers["r2"] < 1
+
+
+def test_without_censoring_there_are_as_many_events_as_patients() -> None:
+    frame = metabric(500).assign(died=1)
+    told = finding(frame)
+    assert told.numbers["events_needed"] == told.numbers["patients_needed"]
+    for n in range(1, 60):  # 1 / n times n is not always 1
+        needed = dcsurv.sample_size(12, rate=1 / n, mean_follow_up=n, time=5)
+        assert needed.events == needed.patients
+
+
+def test_a_horizon_beyond_the_follow_up_does_not_make_patients_enough() -> None:
+    frame = metabric(250)
+    few = finding(frame, "5y")
+    assert few.severity == "warning"
+    assert finding(frame, "5y,90y") == few
+    late = finding(frame, "90y")  # of those of the cohort, then
+    assert late == finding(frame)
+    assert "90 years" not in late.message

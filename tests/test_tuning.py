@@ -443,6 +443,13 @@ def test_a_loss_that_is_no_number_is_a_failure(data):
         _ = result.best_params
 
 
+def test_why_no_trial_is_complete_is_said_in_a_sentence(data):
+    space = {"penalizer": Choice((-1.0,))}
+    result = tune(Broken(penalizer=-1.0), *data, n_trials=1, folds=2, space=space)
+    with pytest.raises(TuningError, match=r"The last one: penalizer is -1\.0.*[^.]\.$"):
+        _ = result.best_params
+
+
 def test_a_trial_that_kills_its_process_loses_nothing_else(data):
     start = [{"penalizer": value} for value in (2, 0.1, 0.3)]
     space = {"penalizer": Choice((0.1, 0.2, 0.3, 2))}

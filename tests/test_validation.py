@@ -371,7 +371,9 @@ def test_what_fails_is_said():
     found = dcsurv.validate(Fragile(), X, y, reference=None, resamples=6, repeats=1, folds=2, random_state=1)
     assert f"Fragile could not be fitted to {lost} of 6 bootstrap samples" in found.notes[0]
     assert len(found.instability.refits) == 6 - lost
-    with pytest.raises(ValidationError, match="could not be fitted: FloatingPointError: no convergence"):
+    with pytest.raises(
+        ValidationError, match="Broken could not be fitted to all but fold 1: FloatingPointError: no convergence"
+    ):
         dcsurv.validate(Broken(), X, y, resamples=0, repeats=1, folds=2)
     found = dcsurv.validate(CoxPH(), X, y, reference=Broken(), resamples=0, repeats=1, folds=2, metrics=["C-td"])
     assert found.verdict is None
@@ -388,10 +390,10 @@ class Broken(CoxPH):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"resamples": 1}, "resamples is 1, but 0 or a whole number of at least 2"),
+        ({"resamples": 1}, "resamples= is 1, but 0 or a whole number of at least 2"),
         ({"folds": 40}, "a fold of 40 has"),
-        ({"by": "hospital"}, "by names 'hospital', which is no column"),
-        ({"by": np.arange(100)[:50]}, "by has 50 labels, but there are 100 patients"),
+        ({"by": "hospital"}, "by= names 'hospital', which is no column"),
+        ({"by": np.arange(100)[:50]}, "by= has 50 labels, but there are 100 patients"),
         ({"by": np.array(["A"] * 100)}, "two are needed"),
         ({"workers": 0}, "workers is 0"),
         ({"confidence": 95}, "confidence is 95"),
@@ -443,4 +445,12 @@ def test_the_command_refuses_in_words(tmp_path):
     X.assign(years=y["time"], died=y["event"].astype(int)).to_csv(tmp_path / "p.csv", index=False)
     given = ("validate", tmp_path / "p.csv", "--time", "years", "--event", "died", "--model", "coxph")
     assert "--by names the column 'ward'" in run(*given, "--by", "ward", "-o", tmp_path / "v", code=2).stderr
+    X.assign(years=y["time"], died=y["event"].astype(int), id=[f"p{k}" for k in range(100)]).to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    said = run(*given, "--by", "id", "-o", tmp_path / "v", code=2).stderr
+    assert "Error: --by has 100 different labels among 100 patients" in said
+    assert "fewer, larger groups" in said
+    said = run(*given, "--by", "years", "-o", tmp_path / "v", code=2).stderr
+    assert "--by names 'years', which holds the outcome. Name the column of the centre or period." in said
     assert "Name a folder" in run(*given, "-o", tmp_path / "p.csv", code=2).stderr

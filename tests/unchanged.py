@@ -16,11 +16,12 @@ holds numbers, which count everywhere, and digests for each kind of machine that
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import platform
-import sys
 import warnings
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -116,13 +117,21 @@ def _only(found: dict[str, Any], part: str) -> dict[str, Any]:
     return {cohort: {name: one[part] for name, one in models_.items()} for cohort, models_ in found.items()}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description="Write anew what the models predict and how that scores, in fixtures/unchanged/expected.json.",
+        allow_abbrev=False,
+    )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--add", action="store_true", help="add the digests of this machine, and keep all others")
+    instead.add_argument("--check", action="store_true", help="compare, and write nothing")
+    asked = parser.parse_args(arguments)
     found = {cohort: measure(cohort) for cohort in COHORTS}
     own = {"machine": machine(), "cohorts": _only(found, "digests")}
     expected: dict[str, Any] = {"numbers": _only(found, "numbers"), "digests": []}
-    if {"--add", "--check"} & set(sys.argv):
+    if asked.add or asked.check:
         expected = json.loads(FILE.read_text())
-    if "--check" in sys.argv:
+    if asked.check:
         digests = expected_digests(expected)
         print("digests of a machine like this" if digests else "no machine like this: compared with another one")
         for cohort, models_ in (digests or expected["digests"][0]["cohorts"]).items():

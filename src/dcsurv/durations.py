@@ -24,6 +24,10 @@ _UNITS: dict[str, Unit] = {
 }  # fmt: skip
 
 
+class UnknownUnit(InputError):
+    """A duration names a unit, and it is not known what the times of the outcome are measured in."""
+
+
 # Of a horizon in a file, in any unit: areas up to later ones would overflow.
 _LONGEST = 1e18
 
@@ -62,7 +66,11 @@ def check_unit(unit: str | None) -> Unit | None:
     """Return the full name of a unit, None for None, and refuse what is no unit."""
     found = find_unit(unit)
     if unit is not None and found is None:
-        raise InputError(f"the unit is {unit!r}, but days, weeks, months or years is expected.", parameter="unit")
+        raise InputError(
+            Message("{unit} is {given!r}, but days, weeks, months or years is expected.", given=unit),
+            parameter="unit",
+            remedy=Message("Convert the times into one of these, or leave {unit} out."),
+        )
     return found
 
 
@@ -109,12 +117,16 @@ def parse_duration(text: str, unit: str | None = None) -> Horizon:
         )
     number = float(match[1])
     if not (number > 0 and math.isfinite(number)):
-        raise InputError(f"{text.strip()!r} is not a duration after time 0.", parameter="horizons")
+        raise InputError(
+            f"{text.strip()!r} is not a duration after time 0.",
+            parameter="horizons",
+            remedy="Write a later time, such as 365, or one with its unit: 30d, 5y.",
+        )
     if own is None:
         return Horizon(number_label(number), number)
     known = check_unit(unit)
     if known is None:
-        raise InputError(
+        raise UnknownUnit(
             f"{text.strip()!r} names a unit, but it is not known what the times of the outcome are measured in.",
             parameter="unit",
             remedy=Message(

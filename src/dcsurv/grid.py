@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from dcsurv.messages import InputError, Message, ModelParameter
 from dcsurv.target import FloatArray, IntArray, unpack
 
 Spacing: TypeAlias = Literal["linear", "log", "quantile"]
@@ -111,9 +112,12 @@ class TimeGrid:
         if last <= 0:
             raise ValueError("every time is 0, so no grid can be laid over them. Check the time column.")
         if convention == "paper" and last < 2 * _PAPER_LOG_START_DAYS:
-            raise ValueError(
-                f"the paper's grids are in whole days, but the last time is {last:g}. Pass times in days, or use "
-                "convention='default'."
+            raise InputError(
+                f"the paper's grids are in whole days, but the last time is {last:g}.",
+                parameter="convention",
+                remedy=Message(
+                    "Pass times in days, or use {convention}.", convention=ModelParameter("convention", "default")
+                ),
             )
         if convention == "paper":
             return cls(np.rint(_paper_nodes(time, spacing, n_nodes)), spacing)
@@ -124,9 +128,14 @@ class TimeGrid:
         else:
             positive = time[event & (time > 0)]
             if len(positive) == 0:
-                raise ValueError(
-                    "log spacing starts at the early event times, but there is no event after time 0. "
-                    "Use spacing='linear' or 'quantile'."
+                raise InputError(
+                    "log spacing starts at the early event times, but there is no event after time 0.",
+                    parameter="spacing",
+                    remedy=Message(
+                        "Use {linear} or {quantile}.",
+                        linear=ModelParameter("spacing", "linear"),
+                        quantile=ModelParameter("spacing", "quantile"),
+                    ),
                 )
             first = float(np.quantile(positive, _LOG_START_QUANTILE))
             nodes = np.geomspace(first, last, n_nodes) if first < last else np.array([last])

@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 # What is longer is no word, and no message, that anybody reads to the end.
 _LONGEST_WORD, _LONGEST_TEXT = 200, 20_000
@@ -146,6 +146,36 @@ class InputError(ValueError):
         """
         return f"{say(self.message, speaker)} {say(self.remedy, speaker)}".strip()
 
+    @classmethod
+    def of(cls, error: Exception, where: str = "") -> Self:
+        """Return another error as one of this kind, with its parameter and its remedy.
+
+        Parameters
+        ----------
+        error : Exception
+            What was raised.
+        where : str, default ""
+            What it concerns, to be said before: the name of a file.
+
+        Returns
+        -------
+        InputError
+            Not raised yet.
+
+        Examples
+        --------
+        >>> from dcsurv.messages import InputError
+        >>> print(InputError.of(InputError("the age is missing.", remedy="Add it."), "a.csv"))
+        a.csv: the age is missing. Add it.
+        """
+        known = error if isinstance(error, InputError) else None
+        message = str(error) if known is None else known.message
+        if where:
+            message = Message("{where}: {message}", where=where, message=message)
+        if known is None:
+            return cls(message)
+        return cls(message, parameter=known.parameter, remedy=known.remedy)
+
 
 class MissingExtra(InputError, ImportError):
     """A package is not installed that only some jobs need.
@@ -182,6 +212,12 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise MissingExtra(what, extra) from error
+
+
+def cause_of(error: Exception) -> str:
+    """Say why something failed: by the sentence of an error about a value, else by the kind of the error, too."""
+    text = str(error)
+    return text if text and isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
 def printable(text: str) -> str:

@@ -74,7 +74,8 @@ class SampleSize:
     @property
     def events(self) -> int:
         """Events among so many patients."""
-        return math.ceil(self.patients * self.rate * self.mean_follow_up)
+        share = self.rate * self.mean_follow_up  # 1 without censoring, but for the last bit
+        return min(self.patients, math.ceil(round(self.patients * share, 6)))
 
     @property
     def risk(self) -> float:

@@ -10,12 +10,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dcsurv.messages import InputError
+
 # A parameter is searched only while others have one of these values.
 When: TypeAlias = Mapping[str, Sequence[Any]]
 
 
-class TuningError(ValueError):
-    """A search that cannot be run, found out before anything is trained."""
+class TuningError(InputError):
+    """A search that cannot be run, found out before anything is trained.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong and what arrived.
+    parameter : str or None, default None
+        The parameter concerned, if it is one.
+    remedy : str, default ""
+        What to do.
+    """
 
 
 @dataclass(frozen=True)

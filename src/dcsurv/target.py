@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv._frames import as_pandas
-from dcsurv.messages import plural
+from dcsurv.messages import InputError, Message, plural
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -251,9 +251,14 @@ def fold_indices(
             raise ValueError(f"groups has shape {group.shape}, but one label per row {event.shape} is expected.")
         n_groups = len(np.unique(group))
         if n_groups < n_folds:
-            raise ValueError(
-                f"groups has {plural(n_groups, 'different label')}, too few for {n_folds} parts. "
-                "Use fewer folds or a larger test_size."
+            raise InputError(
+                Message(
+                    "{groups} has {found}, too few for {parts} parts.",
+                    found=plural(n_groups, "different label"),
+                    parts=n_folds,
+                ),
+                parameter="groups",
+                remedy="Use fewer folds, or hold out a larger part.",
             )
         splitter: Any = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
         return list(splitter.split(event, event, group))

@@ -25,6 +25,8 @@ from dcsurv.cohort import (
     parse_horizons,
     read_table,
 )
+from dcsurv.cohort.errors import CohortError
+from dcsurv.durations import UnknownUnit
 from dcsurv.messages import plural, say
 
 
@@ -109,4 +111,13 @@ def describe(cohort: Cohort, findings: list[Finding]) -> dict[str, Any]:
 
 def horizons_for(card: ModelCard, horizons: str | None) -> list[Horizon]:
     """Return the horizons asked for, or those of the model."""
-    return parse_horizons(horizons, card.unit) if horizons else card.horizons
+    if not horizons:
+        return card.horizons
+    try:
+        return parse_horizons(horizons, card.unit)
+    except UnknownUnit as error:
+        raise CohortError(
+            f"{error.message.removesuffix('.')}: the model was fitted without --unit.",
+            parameter="horizons",
+            remedy="Write horizons as plain numbers, as the model's times are, or fit it again with --unit.",
+        ) from None

@@ -72,9 +72,10 @@ def explain(
     fitted = load(model)
     card = ModelCard.of(fitted)
     times = _times(fitted, card, horizons)
-    frame = read_table(data, **reading.as_parameters()).frame
-    require_columns(card.columns, list(frame.columns))
-    features, odd = apply_columns(frame, card.columns, levels_of(fitted))
+    table = read_table(data, **reading.as_parameters())
+    require_columns(card.columns, list(table.frame.columns))
+    from_text = table.format.kind == "csv"
+    features, odd = apply_columns(table.frame, card.columns, levels_of(fitted), from_text=from_text)
     for one in odd:
         note(one.describe())
     rows = sorted(set(row or range(1, len(features) + 1)))

@@ -42,6 +42,11 @@ _Start = Annotated[
 ]
 
 
+_DateFormat = Annotated[
+    str | None, described(metavar="FORMAT", help="How dates are written, such as %d/%m/%Y. Default: guessed.")
+]
+
+
 @dataclass(frozen=True)
 class OutcomeOptions(OptionGroup, panel="Outcome columns"):
     """Where a table that is new to us keeps the outcome."""
@@ -54,9 +59,7 @@ class OutcomeOptions(OptionGroup, panel="Outcome columns"):
     ]
     event_value: _EventValue = None
     start: _Start = None
-    date_format: Annotated[
-        str | None, described(metavar="FORMAT", help="How dates are written, such as %d/%m/%Y. Default: guessed.")
-    ] = None
+    date_format: _DateFormat = None
     unit: Annotated[
         str | None,
         described("--unit", metavar="UNIT", help="What times are measured in: days, weeks, months or years."),
@@ -77,6 +80,7 @@ class OtherOutcomeOptions(OptionGroup, panel="Outcome columns"):
     ] = None
     event_value: _EventValue = None
     start: _Start = None
+    date_format: _DateFormat = None
 
 
 @dataclass(frozen=True)

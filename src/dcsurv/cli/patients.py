@@ -20,7 +20,7 @@ def read_patients(
 
     cohort, odd = read_cohort_for(
         fitted, data, time=outcome.time, event=outcome.event, event_values=outcome.event_value or (),
-        start=outcome.start, **reading.as_parameters(),
+        start=outcome.start, date_format=outcome.date_format, **reading.as_parameters(),
     )  # fmt: skip
     for text in (*cohort.notes, *(one.describe() for one in odd)):
         note(text)

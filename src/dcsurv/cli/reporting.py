@@ -14,7 +14,7 @@ from dcsurv.cli.groups import described
 from dcsurv.cli.patients import read_patients
 from dcsurv.cli.shell import Shell, note
 from dcsurv.cohort import Cohort, CohortError, Horizon, ModelCard, describe_time
-from dcsurv.messages import plural
+from dcsurv.messages import did_you_mean, listed, plural
 
 
 @command
@@ -78,7 +78,7 @@ def report(
     fitted = load(model)
     card = ModelCard.of(fitted)
     cohort = read_patients(shell, data, fitted, outcome, reading)
-    chosen = _rows(patients, cohort)
+    chosen, groups = _rows(patients, cohort), _subgroups(subgroups, cohort)
     if used := card.seen(cohort.digest):
         note(f"This is the very file that the model was {used}: the report flatters it, and says so.")
     before = None if train is None else read_patients(shell, train, fitted, outcome, reading)
@@ -96,7 +96,7 @@ def report(
             output, fitted, cohort.features, cohort.y,
             X_train=None if before is None else before.features, y_train=None if before is None else before.y,
             reference=reference, horizons=_times(horizons_for(card, measuring.horizons)), unit=card.unit,
-            subgroups=o.column_names(subgroups, list(cohort.features.columns)) or None, patients=chosen, title=title,
+            subgroups=groups or None, patients=chosen, title=title,
             data_name=data.name, outcome=cohort.outcome, file_holds=holds_this(model, card), validation=validated,
             n_bootstrap=measuring.bootstrap, random_state=measuring.seed, seen=used is not None,
         )  # fmt: skip
@@ -203,6 +203,19 @@ def report_held_out(
         horizons=_times(horizons), unit=cohort.unit, data_name=cohort.name, outcome=cohort.outcome,
         file_holds=file_holds, n_bootstrap=bootstrap, random_state=seed,
     )  # fmt: skip
+
+
+def _subgroups(given: list[str] | None, cohort: Cohort) -> list[str]:
+    """Return the features whose groups are reported."""
+    features = [str(name) for name in cohort.features.columns]
+    names = o.column_names(given, features)
+    for name in names:
+        if name not in features:
+            raise CohortError(
+                f"--subgroups names {name!r}, which is no feature of the model.",
+                remedy=f"{did_you_mean(name, features)}The features are {listed(features, 12)}.",
+            )
+    return names
 
 
 def _times(horizons: list[Horizon]) -> list[float]:

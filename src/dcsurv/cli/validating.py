@@ -30,7 +30,7 @@ from dcsurv.cohort import (
     require_features,
     usable_horizons,
 )
-from dcsurv.cohort.errors import no_such_column
+from dcsurv.cohort.errors import holds_outcome, no_such_column
 from dcsurv.cohort.formats import clean_name
 from dcsurv.messages import plural
 
@@ -96,6 +96,8 @@ def validate(
     by = None if design.by is None else clean_name(design.by)
     if by is not None and by not in table.frame:
         raise no_such_column(by, "by", list(table.format.columns))
+    if by in {clean_name(name) for name in (outcome.time, outcome.event, outcome.start) if name}:
+        raise holds_outcome(str(by), "by", "Name the column of the centre or period.")
     cohort = cohort_in(table, outcome, features, *([] if by is None or design.by_feature else [by]))
     show_cohort(shell, cohort)
     asked = parse_horizons(design.horizons, cohort.unit) if design.horizons else []

@@ -7,7 +7,7 @@ import shlex
 from dcsurv.messages import ModelParameter, Parameter, Reference
 
 # Options that are not called like the parameter.
-_OPTIONS = {"event_values": "--event-value", "path": "the file"}
+_OPTIONS = {"event_values": "--event-value", "groups": "--group", "path": "the file"}
 
 
 def option(reference: Reference) -> str:

@@ -228,6 +228,7 @@ def read_cohort_for(
     event: str | None = None,
     event_values: Sequence[str] = (),
     start: str | None = None,
+    date_format: str | None = None,
     **options: Any,
 ) -> tuple[Cohort, list[Odd]]:
     """Read patients with known outcomes for a fitted model: its columns, and its coding of events unless told.
@@ -246,6 +247,8 @@ def read_cohort_for(
         Values of the event column that mean the event, if they are others.
     start : str or None, default None
         The column of start dates, if it is called otherwise.
+    date_format : str or None, default None
+        How dates are written, such as ``%d/%m/%Y``, if otherwise.
     **options : dict
         ``delimiter``, ``decimal``, ``encoding`` and ``sheet``, see :func:`read_table`.
 
@@ -266,12 +269,15 @@ def read_cohort_for(
             remedy=Message("Name them with {time} and {event}."),
         )
     if saved is not None and not event_values and (event is None or clean_name(event) == saved.event):
-        outcome = replace(saved, time=clean_name(time or saved.time), start=clean_name(start) if start else saved.start)
+        outcome = replace(
+            saved, time=clean_name(time or saved.time), start=clean_name(start) if start else saved.start,
+            date_format=date_format or saved.date_format,
+        )  # fmt: skip
     else:
         outcome = find_outcome(
             table.frame, time=clean_name(time or saved.time), event=clean_name(event or saved.event),  # type: ignore[union-attr]
             start=start or (saved.start if saved else None), event_values=event_values, unit=find_unit(card.unit),
-            date_format=saved.date_format if saved else None,
+            date_format=date_format or (saved.date_format if saved else None),
         )  # fmt: skip
     return cohort_from(table, outcome, card.columns, levels_of(model))
 

@@ -111,15 +111,21 @@ def require_features(cohort: Cohort) -> None:
         If there are no features.
     """
     for finding in _features(cohort):
-        raise CohortError(finding.message)
+        raise CohortError(finding.message, parameter=finding.parameter, remedy=finding.remedy)
 
 
 def _features(cohort: Cohort) -> Iterator[Finding]:
     if cohort.features.shape[1] == 0:
-        left_out = [f"{column.name} ({column.text})" for column in cohort.columns]
+        left_out = [f"{column.name} ({column.text or 'as asked'})" for column in cohort.columns]
         reason = f" All were left out: {listed(left_out)}." if left_out else ""
         message = f"besides the outcome, {cohort.name} has no column to predict from.{reason}"
-        yield Finding("error", "no-features", message)
+        if any(column.chosen for column in cohort.columns):
+            yield Finding("error", "no-features", message, Message("Name fewer columns in {drop}."), "drop")
+        elif cohort.columns:
+            remedy = Message("Add columns that were known at time 0, or keep one with {categorical} or {numeric}.")
+            yield Finding("error", "no-features", message, remedy, "categorical")
+        else:
+            yield Finding("error", "no-features", message, "Add columns that were known at time 0.")
 
 
 def _times(cohort: Cohort) -> Iterator[Finding]:

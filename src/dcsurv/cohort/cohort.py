@@ -360,7 +360,7 @@ def _assembled(
     levels: Mapping[str, Sequence[str]] | None,
 ) -> tuple[Cohort, list[Odd]]:
     durations, happened, complete = found
-    features, odd = apply_columns(of_rows(source.frame, complete), columns, levels)
+    features, odd = apply_columns(of_rows(source.frame, complete), columns, levels, from_text=source.from_text)
     cohort = Cohort(
         features, durations, happened, columns, outcome, rows=np.flatnonzero(complete) + 1,
         incomplete=int((~complete).sum()), name=source.name, digest=source.digest, format=source.format,

@@ -42,3 +42,12 @@ def no_such_column(asked: str, parameter: str, columns: Sequence[str]) -> Cohort
         parameter=parameter,
         remedy=f"{did_you_mean(asked, columns)}The table has {listed(columns, 12)}.",
     )
+
+
+def holds_outcome(asked: str, parameter: str, remedy: str) -> CohortError:
+    """Say that a column holds the outcome, and can be nothing else."""
+    return CohortError(
+        Message("{parameter} names {asked!r}, which holds the outcome.", parameter=Parameter(parameter), asked=asked),
+        parameter=parameter,
+        remedy=remedy,
+    )

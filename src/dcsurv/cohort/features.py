@@ -60,7 +60,11 @@ class Odd:
 
 
 def apply_columns(
-    frame: pd.DataFrame, columns: Iterable[Column], levels: Mapping[str, Sequence[str]] | None = None
+    frame: pd.DataFrame,
+    columns: Iterable[Column],
+    levels: Mapping[str, Sequence[str]] | None = None,
+    *,
+    from_text: bool = False,
 ) -> tuple[pd.DataFrame, list[Odd]]:
     """Return the features in their types, and what had to be taken for missing.
 
@@ -72,6 +76,8 @@ def apply_columns(
         What the columns hold, of this table or of an earlier one.
     levels : mapping of str to sequence of str, or None, default None
         Known levels of categories, by column; others count as missing. By default all are known.
+    from_text : bool, default False
+        Whether the table comes from a text file, for which the decimal sign can be told.
 
     Returns
     -------
@@ -90,7 +96,7 @@ def apply_columns(
     parts: dict[str, pd.Series] = {}
     odd: list[Odd] = []
     for column in used:
-        values, found = _apply(frame[column.name], column, (levels or {}).get(column.name))
+        values, found = _apply(frame[column.name], column, (levels or {}).get(column.name), from_text)
         parts[column.name] = values
         if found:
             odd.append(found)
@@ -116,7 +122,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
-def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> tuple[pd.Series, Odd | None]:
+def _apply(
+    values: pd.Series, column: Column, levels: Sequence[str] | None, from_text: bool
+) -> tuple[pd.Series, Odd | None]:
     values = known_values(values, column.missing_values)
     if column.kind == "number" and values.dtype == np.float64 and not np.isinf(values.to_numpy()).any():
         return values, None
@@ -146,11 +154,11 @@ def _apply(values: pd.Series, column: Column, levels: Sequence[str] | None) -> t
     odd = Odd(column.name, what, int(bad.sum()), tuple(examples(known[bad])[:5]), cells)
     if bad.mean() > 1 - NUMBER_SHARE and len(known) >= FEW_VALUES:
         kind = {"number": "numbers", "yes/no": "yes and no"}.get(column.kind, f"one of {listed(levels or (), 8)}")
-        more = remedy_for(odd.examples) if column.kind == "number" else ""
+        more = remedy_for(odd.examples, from_text=from_text) if column.kind == "number" else ""
         raise CohortError(
             f"{odd.count} of {len(known)} values of {column.name!r} are {_SEVERAL.get(what, what)}, such as "
             f"{listed(odd.examples, 3)}, where the model expects {kind}.",
-            parameter="decimal",
+            parameter="decimal" if from_text else None,
             remedy=Message("Check that it is the right column. {more}", more=more),
         )
     return out, odd

@@ -29,15 +29,27 @@ def groups_by_comma(cells: Sequence[str]) -> bool:
     return bool(commas and whole) and all(map(GROUPED["."].fullmatch, commas)) and max(map(abs, whole)) < _LARGE
 
 
-def remedy_for(examples: Sequence[str]) -> Message:
-    """Say what to do about cells that are not numbers, judged by how they are written."""
+def remedy_for(examples: Sequence[str], *, from_text: bool) -> Message:
+    """Say what to do about cells that are not numbers, judged by how they are written.
+
+    Only for a text file can be told which sign begins the decimals; elsewhere such cells have to become numbers.
+    """
+    decimal = Parameter("decimal", ",")
+    comma = next(filter(DECIMAL_COMMA.fullmatch, examples), "")
     if examples and all(map(GROUPED["."].fullmatch, examples)):
+        first = examples[0]
         return Message(
-            "The comma in {example} seems to group thousands: write {plain}; if it is a decimal comma, give {decimal}",
-            example=repr(examples[0]),
-            plain=examples[0].replace(",", ""),
-            decimal=Parameter("decimal", ","),
+            "The comma in {example} seems to group thousands: write {plain}; if it is a decimal comma, {otherwise}",
+            example=repr(first),
+            plain=first.replace(",", ""),
+            otherwise=Message("give {decimal}", decimal=decimal) if from_text else f"{first.replace(',', '.')}.",
         )
-    if any(map(DECIMAL_COMMA.fullmatch, examples)):
-        return Message("These are decimal commas, which are read with {decimal}", decimal=Parameter("decimal", ","))
+    if comma and from_text:
+        return Message("These are decimal commas, which are read with {decimal}", decimal=decimal)
+    if comma:
+        return Message(
+            "These are texts with decimal commas: turn them into numbers, such as {point} for {comma!r}.",
+            point=comma.replace(",", "."),
+            comma=comma,
+        )
     return Message("Write plain numbers, all in the same unit.")

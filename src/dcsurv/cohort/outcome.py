@@ -15,7 +15,7 @@ from dcsurv.cohort.dates import holds_dates, read_dates
 from dcsurv.cohort.errors import CohortError, no_such_column
 from dcsurv.cohort.notation import remedy_for
 from dcsurv.durations import DAYS_IN, Unit, check_unit
-from dcsurv.messages import Message, listed, plural
+from dcsurv.messages import InputError, Message, listed, plural
 from dcsurv.target import BoolArray, FloatArray
 
 
@@ -55,13 +55,15 @@ class OutcomeColumns:
     unit: Unit | None = None
     date_format: str | None = None
 
-    def read(self, frame: pd.DataFrame) -> tuple[FloatArray, BoolArray, BoolArray]:
+    def read(self, frame: pd.DataFrame, *, from_text: bool = False) -> tuple[FloatArray, BoolArray, BoolArray]:
         """Take the outcome out of a table.
 
         Parameters
         ----------
         frame : DataFrame
             One row per patient, with these columns.
+        from_text : bool, default False
+            Whether the table comes from a text file, for which the decimal sign can be told.
 
         Returns
         -------
@@ -72,7 +74,7 @@ class OutcomeColumns:
         complete : array of bool of shape (n,)
             Which rows these are.
         """
-        duration = self._durations(frame)
+        duration = self._durations(frame, from_text)
         happened = self.coding.read(frame[_found(frame, self.event, "event")])
         complete = (duration.notna() & happened.notna()).to_numpy()
         return (
@@ -81,7 +83,7 @@ class OutcomeColumns:
             complete,
         )
 
-    def _durations(self, frame: pd.DataFrame) -> pd.Series:
+    def _durations(self, frame: pd.DataFrame, from_text: bool) -> pd.Series:
         column = frame[_found(frame, self.time, "time")]
         if column.notna().sum() == 0:
             raise CohortError(
@@ -109,7 +111,7 @@ class OutcomeColumns:
                 f"{plural(len(bad), 'value that is not a number', 'values that are not numbers')}, such as "
                 f"{listed([str(value) for value in bad.unique()], 3)}.",
                 parameter="time",
-                remedy=remedy_for([str(value) for value in bad.unique()]),
+                remedy=remedy_for([str(value) for value in bad.unique()], from_text=from_text),
             )
         return numbers
 
@@ -183,7 +185,10 @@ def find_outcome(
             remedy="They are two columns: how long, and what happened.",
         )
     coding = guess_coding(frame[event], event_values)
-    known = check_unit(unit) or ("days" if start else None)
+    try:
+        known = check_unit(unit) or ("days" if start else None)
+    except InputError as error:
+        raise CohortError.of(error) from None
     return OutcomeColumns(time, event, coding, start, known, date_format)
 
 

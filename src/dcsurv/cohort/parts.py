@@ -132,9 +132,7 @@ def predict_part(predictor: Predictor, part: TablePart) -> Counts:
         for _ in write_predictions(own, inspect_table(part.source), part.target, may_be_empty=True):
             pass
     except CohortError as error:
-        if part.source.name in str(error):
-            raise
-        raise CohortError(f"{part.source}: {error}") from error
+        raise CohortError.of(error, str(part.source)) from error
     return Counts.of(own)
 
 

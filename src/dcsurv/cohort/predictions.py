@@ -145,7 +145,8 @@ class Predictor:
         DataFrame
             The predictions of the next patients.
         """
-        for frame, found in in_order(lambda chunk: (chunk[0], self._predicted(*chunk)), self._read(form), _cores()):
+        text = form.kind == "csv"
+        for frame, found in in_order(lambda one: (one[0], self._predicted(*one, text)), self._read(form), _cores()):
             yield self._table(frame, found)
 
     def refuse_unlike(self, form: TableFormat) -> None:
@@ -172,7 +173,7 @@ class Predictor:
         shown: list[str] = []
         outside: OutsideCounts | None = None
         for frame, cut in self._read(form):
-            found = self._looked_at(frame, cut)
+            found = self._looked_at(frame, cut, form.kind == "csv")
             count += len(found.notes)
             few = sorted(found.notes)[: _SHOWN_ROWS - len(shown)]
             shown += [f"row {rows + row + 1}: {found.notes[row]}" for row in few]
@@ -218,11 +219,11 @@ class Predictor:
         DataFrame
             One row of predictions per row.
         """
-        return self._table(frame, self._predicted(frame, {}))
+        return self._table(frame, self._predicted(frame, {}, from_text=False))
 
-    def _looked_at(self, frame: pd.DataFrame, cut: dict[int, str]) -> _Chunk:
+    def _looked_at(self, frame: pd.DataFrame, cut: dict[int, str], from_text: bool) -> _Chunk:
         """Return the features of some patients, and what is not like training; nothing is changed."""
-        features, odd = apply_columns(frame, self.card.columns, self._levels)
+        features, odd = apply_columns(frame, self.card.columns, self._levels, from_text=from_text)
         outside = self.model.look_outside(features)
         parts = [*(() if outside is None else (outside.notes(),)), *(one.notes() for one in odd), cut]
         notes: dict[int, str] = {}
@@ -231,11 +232,11 @@ class Predictor:
                 notes[row] = f"{notes[row]}; {text}" if row in notes else text
         return _Chunk(features, notes, odd, None if outside is None else outside.counts, len(cut))
 
-    def _predicted(self, frame: pd.DataFrame, cut: dict[int, str]) -> _Chunk:
+    def _predicted(self, frame: pd.DataFrame, cut: dict[int, str], from_text: bool) -> _Chunk:
         """Return what is predicted for some patients; nothing is changed."""
         if len(frame) >= _MANY:
             expect_much()
-        found = self._looked_at(frame, cut)
+        found = self._looked_at(frame, cut, from_text)
         found.numbers = self.numbers_of(found.features)
         return found
 

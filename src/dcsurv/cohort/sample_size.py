@@ -33,7 +33,8 @@ def enough_patients(cohort: Cohort, horizons: Sequence[Horizon] = ()) -> Iterato
     if len(cohort) < 2 or not cohort.events or (cohort.time < 0).any():
         return
     last = last_usable_time(cohort.time, cohort.event)
-    chosen = horizons or choose_horizons(cohort.y, cohort.unit, last)
+    usable = [horizon for horizon in horizons if horizon.time <= last]  # of a later risk the rate tells nothing
+    chosen = usable or choose_horizons(cohort.y, cohort.unit, last)
     found = size_for(cohort.features, cohort.y, [horizon.time for horizon in chosen])
     if found is not None:
         yield _finding(len(cohort), cohort.events, found, cohort.unit)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dcsurv.cohort.cells import level_texts
 from dcsurv.cohort.columns import Column, guess_columns
-from dcsurv.cohort.errors import CohortError, no_such_column
+from dcsurv.cohort.errors import CohortError, holds_outcome, no_such_column
 from dcsurv.cohort.formats import clean_name
 from dcsurv.cohort.identifiers import is_patient_number
 from dcsurv.cohort.outcome import OutcomeColumns, find_outcome
@@ -36,15 +36,19 @@ class Source:
     format: str = ""
     repeated: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    from_text: bool = False
 
     @classmethod
     def of_file(cls, table: Table) -> Source:
         form = table.format
-        return cls(table.frame, printable(form.path.name), table.digest, form.describe(), form.repeated, table.notes)
+        return cls(
+            table.frame, printable(form.path.name), table.digest, form.describe(), form.repeated, table.notes,
+            from_text=form.kind == "csv",
+        )  # fmt: skip
 
     def outcome_by(self, outcome: OutcomeColumns) -> FoundOutcome:
         """Read the outcome; at least one row has to have it."""
-        found = outcome.read(self.frame)
+        found = outcome.read(self.frame, from_text=self.from_text)
         if not found[2].any():
             raise CohortError(
                 f"no row of {self.name} has both a time and an event.",
@@ -108,13 +112,22 @@ def understand(
     outcome = find_outcome(source.frame, **named, event_values=event_values, unit=unit, date_format=date_format)
     found = source.outcome_by(outcome)
     complete = of_rows(source.frame, found[2])
+    told = {
+        "categorical": _cleaned(categorical, "categorical"),
+        "numeric": _cleaned(numeric, "numeric"),
+        "drop": _cleaned(drop, "drop"),
+    }
+    _check_list(missing_values, "missing_values")
+    by_column = [clean_name(name) for name in missing_values] if isinstance(missing_values, Mapping) else []
+    for parameter, names in {**told, "missing_values": by_column}.items():
+        for name in names:
+            if name in named.values():
+                raise holds_outcome(name, parameter, "Name other columns: it is no feature anyway.")
     # Columns by themselves: pandas would copy a table to leave out some.
     rest = {name: complete[name] for name in complete.columns if name not in named.values()}
     columns = guess_columns(
         pd.DataFrame(rest, index=complete.index, copy=False),
-        categorical=_cleaned(categorical, "categorical"),
-        numeric=_cleaned(numeric, "numeric"),
-        drop=[name for name in _cleaned(drop, "drop") if name not in named.values()],
+        **told,
         missing_values=_by_column(missing_values, list(rest)),
     )
     groups = None
@@ -135,11 +148,7 @@ def _check_group(frame: pd.DataFrame, group: str, named: Mapping[str, str]) -> N
     if group not in frame.columns:
         raise no_such_column(group, "group", [str(column) for column in frame.columns])
     if group in named.values():
-        raise CohortError(
-            Message("{group} names {column!r}, which holds the outcome.", column=group),
-            parameter="group",
-            remedy="Name the column that says which rows belong to one patient.",
-        )
+        raise holds_outcome(group, "group", "Name the column that says which rows belong to one patient.")
 
 
 def _group_of_each(column: pd.Series) -> npt.NDArray[np.int64]:
@@ -152,7 +161,6 @@ def _group_of_each(column: pd.Series) -> npt.NDArray[np.int64]:
 
 def _by_column(given: MissingValues, columns: Sequence[str]) -> dict[str, list[str]]:
     """Return the values that mean missing, as text, for every column that has some."""
-    _check_list(given, "missing_values")
     if not isinstance(given, Mapping):
         return dict.fromkeys(columns, _texts(given)) if len(given) else {}
     named = {clean_name(name): values for name, values in given.items()}

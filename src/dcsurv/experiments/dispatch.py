@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from dcsurv.curves import SurvivalCurves
 from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
-from dcsurv.messages import about_left
+from dcsurv.messages import about_left, cause_of
 from dcsurv.parallel import connected, in_each_process
 from dcsurv.training import one_thread
 
@@ -89,8 +89,7 @@ def attempt(work: Work, task: Job) -> TaskResult:
             warnings.simplefilter("ignore")
             row, curves = work(task)
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        return TaskResult(task.key, failure={"cause": cause, "traceback": traceback.format_exc()})
+        return TaskResult(task.key, failure={"cause": cause_of(error), "traceback": traceback.format_exc()})
     return TaskResult(task.key, row, curves)
 
 

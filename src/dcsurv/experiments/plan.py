@@ -16,6 +16,7 @@ from sklearn.base import clone
 from dcsurv.calibration import CalibratedEnsemble
 from dcsurv.datasets import NAMES
 from dcsurv.experiments.peers import PEERS, Peer
+from dcsurv.messages import InputError
 from dcsurv.models import EncoderDecoderEstimator, NetworkEstimator, paper_settings
 
 PAPER_MODELS: Final = ("CoxPH", "DeepSurv", "CoxTime", "DRSA", "Kamran", "DCS-linear", "DCS-log", "DCS-quant")
@@ -34,8 +35,18 @@ CALIBRATED: Final = "calibrated ensemble"
 FORMAT: Final = 3
 
 
-class PlanError(ValueError):
-    """A plan that cannot be run, found out before anything is trained."""
+class PlanError(InputError):
+    """A plan that cannot be run, found out before anything is trained.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong and what arrived.
+    parameter : str or None, default None
+        The parameter concerned, if it is one.
+    remedy : str, default ""
+        What to do.
+    """
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from dcsurv.curves import SurvivalCurves
-from dcsurv.messages import plural
+from dcsurv.messages import Message, plural
 from dcsurv.metrics import evaluate
 from dcsurv.target import FloatArray, IntArray
 from dcsurv.validation.refits import Patients, ValidationError
@@ -40,7 +40,11 @@ def find_centres(by: Any, patients: Patients) -> tuple[list[Centre], list[str]]:
     labels = pd.Series(np.asarray(by)).reset_index(drop=True)
     if len(labels) != len(patients.y):
         raise ValidationError(
-            f"by has {len(labels)} labels, but there are {len(patients.y)} patients.", parameter="by",
+            Message(
+                "{by} has {labels} labels, but there are {patients} patients.", labels=len(labels),
+                patients=len(patients.y),
+            ),
+            parameter="by",
             remedy="Pass one label per patient.",
         )  # fmt: skip
     if labels.isna().any():
@@ -49,8 +53,13 @@ def find_centres(by: Any, patients: Patients) -> tuple[list[Centre], list[str]]:
         labels = _periods(labels)
     if labels.nunique() > max(_MOST_LABELS, len(labels) // MIN_EVENTS):
         raise ValidationError(
-            f"by has {labels.nunique()} different labels among {len(labels)} patients, too many to be centres.",
+            Message(
+                "{by} has {different} different labels among {patients} patients, too many to be centres.",
+                different=labels.nunique(),
+                patients=len(labels),
+            ),
             parameter="by",
+            remedy="Name fewer, larger groups, such as centres or years.",
         )
     found, notes = [], []
     for name, rows in labels.groupby(labels, sort=True).groups.items():
@@ -62,7 +71,10 @@ def find_centres(by: Any, patients: Patients) -> tuple[list[Centre], list[str]]:
             found.append(Centre(str(name), own, events))
     if len(found) < 2:
         raise ValidationError(
-            f"by has {plural(len(found), 'group')} with at least {MIN_EVENTS} events, but two are needed.",
+            Message(
+                "{by} has {found} with at least {least} events, but two are needed.",
+                found=plural(len(found), "group"), least=MIN_EVENTS,
+            ),
             parameter="by",
             remedy="Put small centres together.",
         )  # fmt: skip

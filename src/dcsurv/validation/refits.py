@@ -31,6 +31,11 @@ Role: TypeAlias = Literal["model", "reference"]
 # To whom: everybody, a bootstrap sample, all but one fold, all but one centre.
 Part: TypeAlias = Literal["whole", "resample", "fold", "centre"]
 
+_WHOM: Final[dict[Part, str]] = {
+    "whole": "all patients", "resample": "bootstrap sample {}", "fold": "all but fold {}",
+    "centre": "all but centre {}",
+}  # fmt: skip
+
 # A metric and its horizon, None where it has none.
 MetricKey: TypeAlias = tuple[str, float | None]
 
@@ -145,7 +150,12 @@ class Refit:
     @property
     def label(self) -> str:
         """What it is called in messages."""
-        return f"{type(self.estimator).__name__}, {self.part} {self.number}"
+        return f"{type(self.estimator).__name__}, {self.whom}"
+
+    @property
+    def whom(self) -> str:
+        """Which patients it is fitted to, in words."""
+        return _WHOM[self.part].format(self.number + 1)
 
     @property
     def cost(self) -> float:

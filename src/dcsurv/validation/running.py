@@ -21,7 +21,7 @@ from dcsurv.experiments.plan import PlanError
 from dcsurv.experiments.store import ResultStore, Row
 from dcsurv.follow_up import FollowUp, study_follow_up
 from dcsurv.kinds import make_model
-from dcsurv.messages import did_you_mean, plural
+from dcsurv.messages import Message, Parameter, did_you_mean, plural
 from dcsurv.metrics import Metric, Setting, default_horizons
 from dcsurv.metrics.catalogue import choose_metrics
 from dcsurv.metrics.censoring import resolve_follow_up
@@ -183,7 +183,8 @@ def _check_numbers(resamples: int, repeats: int, folds: int) -> None:
             name == "resamples" and value == 1
         ):  # fmt: skip
             what = "0 or a whole number of at least 2" if name == "resamples" else f"a whole number of at least {least}"
-            raise ValidationError(f"{name} is {value!r}, but {what} is expected.", parameter=name)
+            said = Message("{name} is {value!r}, but {what} is expected.", name=Parameter(name), value=value, what=what)
+            raise ValidationError(said, parameter=name)
 
 
 def _patients(X: Any, y: Any, by: Any, groups: Any, horizons: Any, metrics: Any) -> tuple[Patients, Any]:
@@ -210,7 +211,11 @@ def _column(frame: pd.DataFrame, given: Any, parameter: str) -> Any:
     if given not in frame:
         near = did_you_mean(given, [str(name) for name in frame.columns])
         raise ValidationError(
-            f"{parameter} names {given!r}, which is no column of X. {near}".rstrip(), parameter=parameter
+            Message(
+                "{parameter} names {given!r}, which is no column of X.", parameter=Parameter(parameter), given=given
+            ),
+            parameter=parameter,
+            remedy=near.rstrip(),
         )
     return frame[given]
 
@@ -298,7 +303,8 @@ def _collect(refits: Sequence[Refit], store: ResultStore, plan: _Plan, notes: li
     rows = {refit.key: store.read(refit.key) for refit in refits}
     for refit in refits:
         if rows[refit.key] is None and refit.part != "resample":
-            notes.append(f"{refit.label} could not be fitted: {_cause(store, refit)}")
+            who = type(refit.estimator).__name__
+            notes.append(f"{who} could not be fitted to {refit.whom}: {_cause(store, refit)}")
             return None
     parts = {part: [one for one in refits if one.part == part] for part in ("whole", "resample", "fold", "centre")}
     drawn = [one for one in parts["resample"] if rows[one.key] is not None]
@@ -359,4 +365,4 @@ def _as_validation_error() -> Iterator[None]:
         try:
             yield
         except PlanError as error:
-            raise ValidationError(str(error)) from error
+            raise ValidationError.of(error) from error

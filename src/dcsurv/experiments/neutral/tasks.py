@@ -186,7 +186,7 @@ def _estimator(model: str) -> Any:
     try:
         return make_model(model)
     except ValueError as error:
-        raise PlanError(str(error)) from error
+        raise PlanError.of(error) from error
 
 
 def _cpu_seconds() -> float:

@@ -109,7 +109,7 @@ class TuningResult:
         front = self.front
         if front.empty:
             causes = self.trials.loc[self.trials["cause"] != "", "cause"]
-            told = f" The last one: {causes.iloc[-1]}." if len(causes) else ""
+            told = f" The last one: {causes.iloc[-1].rstrip('.')}." if len(causes) else ""
             raise TuningError(f"no trial is complete ({self.n_trials} tried), so there are no best settings.{told}")
         if len(self.criterion.labels) == 1:
             return front.iloc[0]

@@ -232,7 +232,7 @@ def _model_identity(template: Any, space: Mapping[str, Dimension]) -> str:
     try:
         text = identity_text(parameters)
     except PlanError as error:
-        raise TuningError(str(error)) from None
+        raise TuningError.of(error) from None
     return f"{type(template).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -20,7 +20,7 @@ def named_estimator(name: str) -> Any:
     try:
         return make_model(name)
     except ValueError as error:
-        raise TuningError(str(error)) from None
+        raise TuningError.of(error) from None
 
 
 def default_space(estimator: Any, y: Any = None) -> Space:

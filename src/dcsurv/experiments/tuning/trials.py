@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from dcsurv.experiments.tuning.criteria import Criterion
 from dcsurv.follow_up import FollowUp, study_follow_up
-from dcsurv.messages import plural
+from dcsurv.messages import cause_of, plural
 from dcsurv.models import NetworkEstimator, SurvivalEstimator
 from dcsurv.models.curve_model import held_out_curves
 from dcsurv.search_space import TuningError
@@ -118,7 +118,7 @@ class TrialRunner:
             return course.outcome(stop.state, stop.cause)
         except Exception as error:
             # Settings that cannot be, a loss that is no number, too little memory: the search goes on without it.
-            return course.outcome("failed", f"{type(error).__name__}: {error}", traceback.format_exc())
+            return course.outcome("failed", cause_of(error), traceback.format_exc())
         return course.outcome("complete")
 
 

@@ -40,8 +40,9 @@ from dcsurv.calibration.families import (
     templates_for,
 )
 from dcsurv.calibration.maps import MapSequence, make_maps
-from dcsurv.calibration.recalibrated import parts_of, recalibrated_in_version_01
+from dcsurv.calibration.recalibrated import parts_of
 from dcsurv.calibration.refits import refits_from, refits_state, refitted
+from dcsurv.calibration.version_01 import recalibrated_in_version_01
 from dcsurv.calibration.weights import stacking_weights
 from dcsurv.curves import Interpolation, SurvivalCurves
 from dcsurv.follow_up import FollowUp

@@ -19,6 +19,7 @@ from cohorts import random_cohort
 from dcsurv.kinds import ModelKind, kind_named, names, register
 from dcsurv.metrics import (
     Metric,
+    Prepared,
     catalogue,
     compare,
     evaluate,
@@ -291,6 +292,34 @@ def own(monkeypatch):
     )
 
 
+def undefined(y, curves, sample_weight):
+    return np.nan
+
+
+def test_a_metric_decides_a_validation_only_if_it_says_so_and_is_defined():
+    y, _ = random_cohort(3, n=150)
+    X = np.random.default_rng(0).normal(size=(len(y), 2))
+    plain = Metric("Share", "error", "lower", "Share of events.", "weights count", from_function(share_of_events))
+    empty = Metric("Empty", "error", "lower", "Nothing.", "none", from_function(undefined), decides=True)
+    shown = {}
+    for name, more in {"alone": [], "beside": [plain, empty]}.items():
+        found = dcsurv.validate(
+            dcsurv.SplineCox(), X, y, metrics=["C-td", "IBS", *more], resamples=0, repeats=1, folds=2
+        )
+        shown[name] = found
+    assert shown["beside"].verdict == shown["alone"].verdict
+    assert "hold for all 2 together" in shown["beside"].verdict.rests_on
+    table = shown["beside"].comparison.set_index("metric")
+    assert table.index[table["decides"]].tolist() == ["C-td", "IBS"]
+    assert dataclasses.replace(plain, decides=True).decides
+    only = dcsurv.validate(dcsurv.SplineCox(), X, y, metrics=[empty], resamples=0, repeats=1, folds=2).verdict
+    assert only.text == "no clear difference"
+    assert "no metric that decides is defined in both" in only.rests_on
+    with pytest.raises(ValueError, match="decides=True of the metric 'Share': only discrimination and error"):
+        dataclasses.replace(plain, decides=True, aspect="calibration")
+    assert [metric.name for metric in list_metrics() if metric.decides] == ["C-td", "CDAUC", "IBS"]
+
+
 def share_of_events(y, curves, sample_weight):
     return np.average(y["event"], weights=sample_weight)
 
@@ -321,6 +350,64 @@ def test_records_are_found_by_name_and_kept_apart(own):
         dataclasses.replace(own, name="New", better="up")
     with pytest.raises(ValueError, match="needs a name"):
         dataclasses.replace(own, name="-")
+
+
+def of_the_events(y, curves, sample_weight):
+    return float(np.average(1 - curves.at_own(y["time"]), weights=sample_weight))
+
+
+def fails(setting):
+    raise RuntimeError("no such file.")
+
+
+def test_a_metric_that_fails_is_named():
+    y, curves = random_cohort(3, n=60)
+
+    def of(prepare, **more):
+        return Metric("Odd", "error", "lower", "Odd.", "none", prepare, **more)
+
+    named = "the metric 'Odd' from the module 'test_own' "
+    for one, words in {
+        of(fails): "failed with RuntimeError: no such file. Repair it, or leave",
+        of(lambda setting: Prepared(fails)): "failed with RuntimeError: no such file",
+        of(from_function(lambda y, curves, weight: [1, 2])): r"of the shape \(1, 2\) where \(1,\) is",
+        of(lambda setting: 0.5): "returned float where a Prepared is expected",
+        of(lambda setting: Prepared(lambda weighting: np.ones(4))): r"of the shape \(4,\) where \(1,\)",
+        of(lambda setting: Prepared(lambda weighting: np.ones(1), horizons=(1.0,)), per_horizon=True): r"\(1, 1\) is",
+    }.items():
+        with pytest.raises(catalogue.MetricError, match=named + ".*" + words):
+            evaluate(y, curves, metrics=["C-td", one])
+    with pytest.raises(ValueError, match="per_horizon=True of the metric 'Odd': from_function makes a metric of one"):
+        of(from_function(undefined), per_horizon=True)
+
+
+def test_undefined_in_every_resample_is_not_explained_by_few_events():
+    y, curves = random_cohort(3, n=60)
+    one = Metric("Empty", "error", "lower", "Nothing.", "none", from_function(undefined))
+    with pytest.warns(UserWarning, match="^Empty was undefined in all 3 resamples; its interval is left out.$"):
+        evaluate(y, curves, metrics=[one], n_bootstrap=3)
+
+
+def test_the_null_is_looked_at_from_the_worse_side():
+    y, curves = random_cohort(3, n=60)
+
+    def p_value(better, sign):
+        prepare = from_function(lambda *given: sign * of_the_events(*given))
+        one = Metric("Risk", "error", better, "Risk.", "none", prepare, null=True)
+        return evaluate(y, curves, metrics=[one], n_null=50)["p_value"].iloc[0]
+
+    assert p_value("higher", -1) == p_value("lower", 1) == p_value("zero", -1)
+    assert p_value("higher", 1) + p_value("lower", 1) == pytest.approx(1 + 1 / 51)
+
+
+def test_two_metrics_of_one_name_are_refused_where_they_are_asked_for():
+    y, curves = random_cohort(3, n=60)
+    own = Metric("ibs", "error", "lower", "Share of events.", "weights count", from_function(share_of_events))
+    for chosen in (["IBS", own], [own, "IBS"]):
+        with pytest.raises(ValueError, match="two metrics of one name"):
+            evaluate(y, curves, metrics=chosen)
+    assert evaluate(y, curves, metrics=[own])["metric"].tolist() == ["ibs"]
+    assert evaluate(y, curves, metrics=["IBS", "ibs"])["metric"].tolist() == ["IBS"]
 
 
 def test_records_travel_to_other_processes(own):

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 import dcsurv
 from cohorts import random_cohort
+from dcsurv import kinds
 from dcsurv.kinds import ModelKind, kind_named, names, register
 from dcsurv.metrics import (
     Metric,
@@ -28,6 +31,8 @@ from dcsurv.metrics import (
     list_metrics,
     register_metric,
 )
+from dcsurv.models import SurvivalEstimator
+from dcsurv.persistence import ModelFileError
 
 MODEL = '''
 """A model of our own: one exponential distribution per half of the patients, cut at the median of the first feature."""
@@ -246,6 +251,107 @@ def test_two_models_of_one_name_are_refused() -> None:
     before = names()
     assert register(known) is known, "the same class may come again"
     assert names() == before
+
+
+class Bare(SurvivalEstimator):
+    """Lacks everything."""
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Whole(SurvivalEstimator):
+    """Predicts the same for everybody."""
+
+    k: int = 3
+    shares: tuple[float, ...] = (0.5,)
+    extra: Any = None
+
+    def fit_prepared(self, X, y, weight):
+        self.times_ = np.array([1.0, 2.0])
+        return {}
+
+    @property
+    def nodes(self):
+        return self.times_
+
+    def survival_at_nodes(self, X):
+        return np.tile([0.9, 0.8], (len(X), 1))
+
+    def get_state(self):
+        return dict(self.extra or {}), {"times": self.times_}
+
+    def set_state(self, header, arrays):
+        self.times_ = arrays["times"]
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Forget what a test registers."""
+    names()  # registers those that there are
+    monkeypatch.setattr(kinds, "_kinds", dict(kinds._kinds))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"name": "MyCap"}, "'MyCap' is no name of small letters"),
+        ({"name": ""}, "'' is no name"),
+        ({"variants": {"Whole-2": {}}}, "'Whole-2' is no name"),
+        ({"variants": {"whole": {}}}, "the variant 'whole' has the name of the model"),
+        ({"variants": {"coxph": {}}}, "'coxph' .* has one of its names, coxph"),
+        ({"variants": {"dcs-log": {}}}, "'dcs' .* has one of its names, dcs-log"),
+        ({"name": "dcs-log"}, "'dcs' .* has one of its names, dcs-log"),
+        ({"name": "calibrated-whole"}, "'calibrated' .* has one of its names, calibrated-whole"),
+        ({"model": dict}, "has no fit; derive from"),
+        ({"model": Whole()}, "is no class; derive from"),
+        ({"model": Bare}, "Bare lacks fit_prepared and get_state and nodes and set_state and survival_at_nodes"),
+        ({"variants": {"whole-2": {"depth": 2}}}, "'whole-2' sets 'depth', which is no parameter of Whole"),
+        ({"quick": {"depth": 2}}, "'quick' sets 'depth'"),
+    ],
+)
+def test_records_of_models_that_cannot_work_are_refused(kept, changed, words):
+    before = names()
+    with pytest.raises(ValueError, match=words):
+        register(ModelKind(**{"name": "whole", "model": Whole, "meaning": "the same for everybody", **changed}))
+    assert names() == before
+    register(ModelKind(name="whole", model=Whole, meaning="the same", variants={"whole-2": {"k": 2}}))
+    assert kinds.make_model("WHOLE-2").k == 2
+
+
+def test_a_class_that_lacks_a_method_is_refused_before_the_fit():
+    y, _ = random_cohort(3, n=40)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.raises(ValueError, match="Bare cannot be fitted: its class lacks fit_prepared and"):
+        Bare().fit(X, y)
+
+
+def test_parameters_that_a_file_could_not_hold_are_refused_before_the_fit(kept, tmp_path):
+    y, _ = random_cohort(3, n=40)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    for value in (5.0, np.float64(5), True, "5"):
+        with pytest.raises(ValueError, match=f"^k is {re.escape(repr(value))}, but int is expected.$"):
+            Whole(k=value).fit(X, y)
+    register(ModelKind(name="whole", model=Whole, meaning="the same", is_member=True))
+    model = Whole(k=np.int64(5), shares=[1, 2.5]).fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    assert dcsurv.load(tmp_path / "m.safetensors").k == 5
+    for state in ({"parameters": {}}, {"training": {}, "kind": "CoxPH"}):
+        for one in (Whole(extra=state), dcsurv.CalibratedEnsemble(estimator=Whole(extra=state), n_members=2)):
+            with pytest.raises(
+                ModelFileError, match=r"get_state of Whole returns ('kind', 'training'|'parameters'), which"
+            ):
+                one.fit(X, y).save(tmp_path / "n.safetensors")
+
+
+def test_an_ensemble_whose_extension_is_not_installed_says_so(kept, monkeypatch, tmp_path):
+    y, _ = random_cohort(3, n=60)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    register(ModelKind(name="whole", model=Whole, meaning="the same", is_member=True))
+    Whole().fit(X, y).save(tmp_path / "one.safetensors")
+    dcsurv.CalibratedEnsemble(estimator=Whole(), n_members=2).fit(X, y).save(tmp_path / "many.safetensors")
+    monkeypatch.delitem(kinds._kinds, "whole")
+    for name, what in (("one", "it"), ("many", "a member")):
+        with pytest.raises(ModelFileError, match=f"{what} is of the unknown kind 'Whole'; known are.*install that.$"):
+            dcsurv.load(tmp_path / f"{name}.safetensors")
 
 
 # --- the metrics -------------------------------------------------------------------------------------------------

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from dcsurv import _extensions
+from dcsurv.cli import app
+from dcsurv.metrics import Metric
+from dcsurv.metrics.catalogue import MetricError
 
 
 @pytest.fixture
@@ -46,3 +50,28 @@ def test_an_extension_that_cannot_be_imported_is_named_every_time(install):
     for _ in range(2):
         with pytest.raises(ImportError, match=r"'broken_extension-brings' of the package 'broken_extension'.*no such"):
             _extensions.load_extensions()
+
+
+@pytest.mark.parametrize("source", ["raise RuntimeError('no such device.')", "import sys; sys.exit(3)", "1 +"])
+def test_a_command_names_the_extension_that_is_broken(install, source):
+    install("broken_extension", source)
+    done = CliRunner().invoke(app, ["models"])
+    assert done.exit_code == 1
+    said = " ".join(done.output.split())
+    assert said.startswith("Error: the extension 'broken_extension-brings' of the package 'broken_extension' could not")
+    assert "Repair or uninstall that package." in said
+    assert "unexpected" not in said
+
+
+def test_a_metric_that_fails_names_its_extension(install):
+    install("odd_extension", "def prepare(setting): return {}['weights']")
+    _extensions.load_extensions()
+    prepare = sys.modules["odd_extension"].prepare
+    metric = Metric("Odd", "error", "lower", "Odd.", "none", prepare)
+    with (
+        pytest.raises(
+            MetricError, match=r"'Odd' from the extension 'odd_extension-brings' of the package 'odd_ext.*Key"
+        ),
+        metric.blamed(),
+    ):
+        metric.prepare(None)

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ import pytest
 
 import dcsurv
 from cohorts import random_cohort
+from dcsurv import kinds
 from dcsurv.kinds import ModelKind, kind_named, names, register
 from dcsurv.metrics import (
     Metric,
+    Prepared,
     catalogue,
     compare,
     evaluate,
@@ -27,6 +31,8 @@ from dcsurv.metrics import (
     list_metrics,
     register_metric,
 )
+from dcsurv.models import SurvivalEstimator
+from dcsurv.persistence import ModelFileError
 
 MODEL = '''
 """A model of our own: one exponential distribution per half of the patients, cut at the median of the first feature."""
@@ -247,6 +253,107 @@ def test_two_models_of_one_name_are_refused() -> None:
     assert names() == before
 
 
+class Bare(SurvivalEstimator):
+    """Lacks everything."""
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Whole(SurvivalEstimator):
+    """Predicts the same for everybody."""
+
+    k: int = 3
+    shares: tuple[float, ...] = (0.5,)
+    extra: Any = None
+
+    def fit_prepared(self, X, y, weight):
+        self.times_ = np.array([1.0, 2.0])
+        return {}
+
+    @property
+    def nodes(self):
+        return self.times_
+
+    def survival_at_nodes(self, X):
+        return np.tile([0.9, 0.8], (len(X), 1))
+
+    def get_state(self):
+        return dict(self.extra or {}), {"times": self.times_}
+
+    def set_state(self, header, arrays):
+        self.times_ = arrays["times"]
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Forget what a test registers."""
+    names()  # registers those that there are
+    monkeypatch.setattr(kinds, "_kinds", dict(kinds._kinds))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"name": "MyCap"}, "'MyCap' is no name of small letters"),
+        ({"name": ""}, "'' is no name"),
+        ({"variants": {"Whole-2": {}}}, "'Whole-2' is no name"),
+        ({"variants": {"whole": {}}}, "the variant 'whole' has the name of the model"),
+        ({"variants": {"coxph": {}}}, "'coxph' .* has one of its names, coxph"),
+        ({"variants": {"dcs-log": {}}}, "'dcs' .* has one of its names, dcs-log"),
+        ({"name": "dcs-log"}, "'dcs' .* has one of its names, dcs-log"),
+        ({"name": "calibrated-whole"}, "'calibrated' .* has one of its names, calibrated-whole"),
+        ({"model": dict}, "has no fit; derive from"),
+        ({"model": Whole()}, "is no class; derive from"),
+        ({"model": Bare}, "Bare lacks fit_prepared and get_state and nodes and set_state and survival_at_nodes"),
+        ({"variants": {"whole-2": {"depth": 2}}}, "'whole-2' sets 'depth', which is no parameter of Whole"),
+        ({"quick": {"depth": 2}}, "'quick' sets 'depth'"),
+    ],
+)
+def test_records_of_models_that_cannot_work_are_refused(kept, changed, words):
+    before = names()
+    with pytest.raises(ValueError, match=words):
+        register(ModelKind(**{"name": "whole", "model": Whole, "meaning": "the same for everybody", **changed}))
+    assert names() == before
+    register(ModelKind(name="whole", model=Whole, meaning="the same", variants={"whole-2": {"k": 2}}))
+    assert kinds.make_model("WHOLE-2").k == 2
+
+
+def test_a_class_that_lacks_a_method_is_refused_before_the_fit():
+    y, _ = random_cohort(3, n=40)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.raises(ValueError, match="Bare cannot be fitted: its class lacks fit_prepared and"):
+        Bare().fit(X, y)
+
+
+def test_parameters_that_a_file_could_not_hold_are_refused_before_the_fit(kept, tmp_path):
+    y, _ = random_cohort(3, n=40)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    for value in (5.0, np.float64(5), True, "5"):
+        with pytest.raises(ValueError, match=f"^k is {re.escape(repr(value))}, but int is expected.$"):
+            Whole(k=value).fit(X, y)
+    register(ModelKind(name="whole", model=Whole, meaning="the same", is_member=True))
+    model = Whole(k=np.int64(5), shares=[1, 2.5]).fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    assert dcsurv.load(tmp_path / "m.safetensors").k == 5
+    for state in ({"parameters": {}}, {"training": {}, "kind": "CoxPH"}):
+        for one in (Whole(extra=state), dcsurv.CalibratedEnsemble(estimator=Whole(extra=state), n_members=2)):
+            with pytest.raises(
+                ModelFileError, match=r"get_state of Whole returns ('kind', 'training'|'parameters'), which"
+            ):
+                one.fit(X, y).save(tmp_path / "n.safetensors")
+
+
+def test_an_ensemble_whose_extension_is_not_installed_says_so(kept, monkeypatch, tmp_path):
+    y, _ = random_cohort(3, n=60)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    register(ModelKind(name="whole", model=Whole, meaning="the same", is_member=True))
+    Whole().fit(X, y).save(tmp_path / "one.safetensors")
+    dcsurv.CalibratedEnsemble(estimator=Whole(), n_members=2).fit(X, y).save(tmp_path / "many.safetensors")
+    monkeypatch.delitem(kinds._kinds, "whole")
+    for name, what in (("one", "it"), ("many", "a member")):
+        with pytest.raises(ModelFileError, match=f"{what} is of the unknown kind 'Whole'; known are.*install that.$"):
+            dcsurv.load(tmp_path / f"{name}.safetensors")
+
+
 # --- the metrics -------------------------------------------------------------------------------------------------
 
 
@@ -291,6 +398,34 @@ def own(monkeypatch):
     )
 
 
+def undefined(y, curves, sample_weight):
+    return np.nan
+
+
+def test_a_metric_decides_a_validation_only_if_it_says_so_and_is_defined():
+    y, _ = random_cohort(3, n=150)
+    X = np.random.default_rng(0).normal(size=(len(y), 2))
+    plain = Metric("Share", "error", "lower", "Share of events.", "weights count", from_function(share_of_events))
+    empty = Metric("Empty", "error", "lower", "Nothing.", "none", from_function(undefined), decides=True)
+    shown = {}
+    for name, more in {"alone": [], "beside": [plain, empty]}.items():
+        found = dcsurv.validate(
+            dcsurv.SplineCox(), X, y, metrics=["C-td", "IBS", *more], resamples=0, repeats=1, folds=2
+        )
+        shown[name] = found
+    assert shown["beside"].verdict == shown["alone"].verdict
+    assert "hold for all 2 together" in shown["beside"].verdict.rests_on
+    table = shown["beside"].comparison.set_index("metric")
+    assert table.index[table["decides"]].tolist() == ["C-td", "IBS"]
+    assert dataclasses.replace(plain, decides=True).decides
+    only = dcsurv.validate(dcsurv.SplineCox(), X, y, metrics=[empty], resamples=0, repeats=1, folds=2).verdict
+    assert only.text == "no clear difference"
+    assert "no metric that decides is defined in both" in only.rests_on
+    with pytest.raises(ValueError, match="decides=True of the metric 'Share': only discrimination and error"):
+        dataclasses.replace(plain, decides=True, aspect="calibration")
+    assert [metric.name for metric in list_metrics() if metric.decides] == ["C-td", "CDAUC", "IBS"]
+
+
 def share_of_events(y, curves, sample_weight):
     return np.average(y["event"], weights=sample_weight)
 
@@ -321,6 +456,64 @@ def test_records_are_found_by_name_and_kept_apart(own):
         dataclasses.replace(own, name="New", better="up")
     with pytest.raises(ValueError, match="needs a name"):
         dataclasses.replace(own, name="-")
+
+
+def of_the_events(y, curves, sample_weight):
+    return float(np.average(1 - curves.at_own(y["time"]), weights=sample_weight))
+
+
+def fails(setting):
+    raise RuntimeError("no such file.")
+
+
+def test_a_metric_that_fails_is_named():
+    y, curves = random_cohort(3, n=60)
+
+    def of(prepare, **more):
+        return Metric("Odd", "error", "lower", "Odd.", "none", prepare, **more)
+
+    named = "the metric 'Odd' from the module 'test_own' "
+    for one, words in {
+        of(fails): "failed with RuntimeError: no such file. Repair it, or leave",
+        of(lambda setting: Prepared(fails)): "failed with RuntimeError: no such file",
+        of(from_function(lambda y, curves, weight: [1, 2])): r"of the shape \(1, 2\) where \(1,\) is",
+        of(lambda setting: 0.5): "returned float where a Prepared is expected",
+        of(lambda setting: Prepared(lambda weighting: np.ones(4))): r"of the shape \(4,\) where \(1,\)",
+        of(lambda setting: Prepared(lambda weighting: np.ones(1), horizons=(1.0,)), per_horizon=True): r"\(1, 1\) is",
+    }.items():
+        with pytest.raises(catalogue.MetricError, match=named + ".*" + words):
+            evaluate(y, curves, metrics=["C-td", one])
+    with pytest.raises(ValueError, match="per_horizon=True of the metric 'Odd': from_function makes a metric of one"):
+        of(from_function(undefined), per_horizon=True)
+
+
+def test_undefined_in_every_resample_is_not_explained_by_few_events():
+    y, curves = random_cohort(3, n=60)
+    one = Metric("Empty", "error", "lower", "Nothing.", "none", from_function(undefined))
+    with pytest.warns(UserWarning, match="^Empty was undefined in all 3 resamples; its interval is left out.$"):
+        evaluate(y, curves, metrics=[one], n_bootstrap=3)
+
+
+def test_the_null_is_looked_at_from_the_worse_side():
+    y, curves = random_cohort(3, n=60)
+
+    def p_value(better, sign):
+        prepare = from_function(lambda *given: sign * of_the_events(*given))
+        one = Metric("Risk", "error", better, "Risk.", "none", prepare, null=True)
+        return evaluate(y, curves, metrics=[one], n_null=50)["p_value"].iloc[0]
+
+    assert p_value("higher", -1) == p_value("lower", 1) == p_value("zero", -1)
+    assert p_value("higher", 1) + p_value("lower", 1) == pytest.approx(1 + 1 / 51)
+
+
+def test_two_metrics_of_one_name_are_refused_where_they_are_asked_for():
+    y, curves = random_cohort(3, n=60)
+    own = Metric("ibs", "error", "lower", "Share of events.", "weights count", from_function(share_of_events))
+    for chosen in (["IBS", own], [own, "IBS"]):
+        with pytest.raises(ValueError, match="two metrics of one name"):
+            evaluate(y, curves, metrics=chosen)
+    assert evaluate(y, curves, metrics=[own])["metric"].tolist() == ["ibs"]
+    assert evaluate(y, curves, metrics=["IBS", "ibs"])["metric"].tolist() == ["IBS"]
 
 
 def test_records_travel_to_other_processes(own):

@@ -16,6 +16,14 @@ GROUP = "dcsurv.extensions"
 _waiting: list[EntryPoint] | None = None
 
 
+class ExtensionError(Exception):
+    """What somebody else added failed."""
+
+
+class ExtensionImportError(ExtensionError, ImportError):
+    """An extension cannot be imported."""
+
+
 def load_extensions() -> None:
     """Import the module of every installed extension, once.
 
@@ -23,7 +31,7 @@ def load_extensions() -> None:
 
     Raises
     ------
-    ImportError
+    ExtensionImportError
         An extension cannot be imported, whatever it failed with.
     """
     global _waiting
@@ -33,10 +41,22 @@ def load_extensions() -> None:
         entry = _waiting.pop(0)  # before the import, in which the extension may look something up itself
         try:
             import_module(entry.module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _waiting.insert(0, entry)
-            package = "an installed package" if entry.dist is None else f"the package {entry.dist.name!r}"
-            raise ImportError(
-                f"the extension {entry.name!r} of {package} could not be imported: module {entry.module!r} failed with "
-                f"{type(error).__name__}: {error}. Repair or uninstall that package."
+            raise ExtensionImportError(
+                f"{_named(entry)} could not be imported: module {entry.module!r} failed with "
+                f"{type(error).__name__}: {str(error).rstrip('.')}. Repair or uninstall that package."
             ) from error
+
+
+def where_from(module: str) -> str:
+    """Say which extension a module belongs to; the module alone if it is of none."""
+    for entry in entry_points(group=GROUP):
+        if entry.module.partition(".")[0] == module.partition(".")[0]:
+            return _named(entry)
+    return f"the module {module!r}"
+
+
+def _named(entry: EntryPoint) -> str:
+    package = "an installed package" if entry.dist is None else f"the package {entry.dist.name!r}"
+    return f"the extension {entry.name!r} of {package}"

@@ -7,6 +7,8 @@ registers its own; see :mod:`dcsurv._extensions` for how it is found.
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,6 +21,10 @@ SpaceOf: TypeAlias = Space | Callable[[Any, Any], Space]
 
 # The rooms that register models. They are below this one and are therefore named, not imported.
 _ROOMS = ("dcsurv.models", "dcsurv.calibration")
+
+_NAME = re.compile("[a-z0-9]+([-_][a-z0-9]+)*")
+# What everything that uses a model by its name asks of it.
+_METHODS = ("fit", "predict_survival_function", "get_params", "to_saved", "from_saved")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,23 +95,69 @@ def register(kind: ModelKind) -> ModelKind:
     Raises
     ------
     ValueError
-        Another class has that name already.
+        Another class has one of its names already, or the record cannot work.
     """
+    _check(kind)
+    own = {kind.name, *kind.variants}
     for known in list(_kinds.values()):
-        same_class = (known.model.__module__, known.model.__qualname__) == (
-            kind.model.__module__,
-            kind.model.__qualname__,
-        )
-        if same_class:  # its module was imported anew: under the same name it keeps its place
+        if _path(known) == _path(kind):  # its module was imported anew: under the same name it keeps its place
             if known.name != kind.name:
                 del _kinds[known.name]
-        elif known.name == kind.name or known.model.__name__ == kind.model.__name__:
+            continue
+        shared = sorted(own & {known.name, *known.variants})
+        if known.wraps:
+            shared += [name for name in own if name.startswith(f"{known.name}-")]  # an ensemble of such members
+        if known.model.__name__ == kind.model.__name__:
+            shared.append(kind.model.__name__)
+        if shared:
             raise ValueError(
-                f"the model {kind.name!r} ({kind.model.__module__}.{kind.model.__qualname__}) cannot be registered: "
-                f"{known.name!r} ({known.model.__module__}.{known.model.__qualname__}) has one of its names. Rename it."
+                f"the model {kind.name!r} ({_path(kind)}) cannot be registered: {known.name!r} ({_path(known)}) has "
+                f"one of its names, {shared[0]}. Rename it."
             )
     _kinds[kind.name] = kind
     return kind
+
+
+def _check(kind: ModelKind) -> None:
+    """Refuse a record that cannot work."""
+    problem = None
+    for name in (kind.name, *kind.variants):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            problem = f"{name!r} is no name of small letters, digits and hyphens"
+    if kind.name in kind.variants:
+        problem = f"the variant {kind.name!r} has the name of the model"
+    if not isinstance(kind.model, type) or (lacking := [name for name in _METHODS if not hasattr(kind.model, name)]):
+        what = f"has no {lacking[0]}" if isinstance(kind.model, type) else "is no class"
+        problem = f"its model {kind.model!r} {what}; derive from dcsurv.models.SurvivalEstimator"
+    elif missing := missing_methods(kind.model):
+        problem = f"its class {kind.model.__name__} lacks {' and '.join(missing)}"
+    else:
+        known = inspect.signature(kind.model).parameters
+        for name, parameters in {"quick": kind.quick, **kind.variants}.items():
+            if unknown := [one for one in parameters if one not in known]:
+                problem = f"{name!r} sets {unknown[0]!r}, which is no parameter of {kind.model.__name__}"
+    if problem is not None:
+        raise ValueError(f"the model {kind.name!r} cannot be registered: {problem}.")
+
+
+def _path(kind: ModelKind) -> str:
+    return f"{kind.model.__module__}.{kind.model.__qualname__}"
+
+
+def missing_methods(model: type[Any]) -> list[str]:
+    """Return what a class has to add before it can be used, because its bases only declare it.
+
+    Parameters
+    ----------
+    model : type
+        The class of a model.
+
+    Returns
+    -------
+    list of str
+        The names of methods and properties.
+    """
+    return [name for name in dir(model) if getattr(inspect.getattr_static(model, name), "__isabstractmethod__", False)]
 
 
 def kinds() -> list[ModelKind]:

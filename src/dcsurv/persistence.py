@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv.kinds import kind_in_file, kinds
+from dcsurv.kinds import ModelKind, kind_in_file, kinds
 from dcsurv.plain import Finite, NotNegative, declared, plain
 from dcsurv.writing import write_atomically
 
@@ -33,6 +33,10 @@ _ENTRY = "dcsurv"
 
 class ModelFileError(ValueError):
     """A model file cannot be read or written."""
+
+
+class UnknownKindError(ModelFileError):
+    """A model file needs a class that is not there."""
 
 
 class _Entry(msgspec.Struct):
@@ -109,6 +113,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     header, arrays = read(path)
     try:
         model = from_saved(header, arrays)
+    except UnknownKindError as error:
+        raise UnknownKindError(f"{path} cannot be read here: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise ModelFileError(
@@ -127,13 +133,24 @@ def from_saved(header: Header, arrays: Arrays) -> Any:
     ValueError
         If the kind is not known, or does not take what it finds.
     """
-    kind = kind_in_file(header["kind"])
+    return known_kind("it", header["kind"]).model.from_saved(header, arrays)
+
+
+def known_kind(what: str, class_name: str) -> ModelKind:
+    """Return the kind of a class that a file names.
+
+    Raises
+    ------
+    UnknownKindError
+        If there is none; an extension that is not installed may bring it.
+    """
+    kind = kind_in_file(class_name)
     if kind is None:
         known = ", ".join(sorted(one.model.__name__ for one in kinds()))
-        raise ValueError(
-            f"it is of the unknown kind {header['kind']!r}; known are {known}. If an extension brings it, install that."
+        raise UnknownKindError(
+            f"{what} is of the unknown kind {class_name!r}; known are {known}. If an extension brings it, install that."
         )
-    return kind.model.from_saved(header, arrays)
+    return kind
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Header, Arrays]:

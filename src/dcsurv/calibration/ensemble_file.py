@@ -10,10 +10,10 @@ import numpy as np
 
 from dcsurv.calibration.families import Family, name_of
 from dcsurv.calibration.maps import MapSequence, make_maps, map_from_state
-from dcsurv.kinds import kind_in_file, kind_of, kinds
+from dcsurv.kinds import kind_of, kinds
 from dcsurv.models import SurvivalEstimator
 from dcsurv.models.saved_model import Training
-from dcsurv.persistence import Arrays, Header, ModelFileError
+from dcsurv.persistence import Arrays, Header, ModelFileError, known_kind
 from dcsurv.plain import Count, Share, declared
 
 
@@ -56,7 +56,7 @@ def members_state(members: Sequence[SurvivalEstimator]) -> tuple[list[Header], A
     described: list[Header] = []
     arrays: Arrays = {}
     for k, member in enumerate(members):
-        header, own = member.get_state()
+        header, own = member.checked_state()
         described.append({**describe(member), **header, "training": member.training_summary_})
         arrays |= {f"member{k}.{name}": array for name, array in own.items()}
     return described, arrays
@@ -148,9 +148,9 @@ def describe(model: SurvivalEstimator) -> Header:
 def from_description(saved: Header) -> SurvivalEstimator:
     """Rebuild an unfitted member from its kind and parameters."""
     found = declared(saved, _Described)
-    kind = kind_in_file(found.kind)
-    if kind is None or not kind.is_member:
-        raise ValueError(f"a member of the unknown kind {found.kind!r}.")
+    kind = known_kind("a member", found.kind)
+    if not kind.is_member:
+        raise ValueError(f"a member is a {found.kind}, of which no ensemble can be made.")
     model: SurvivalEstimator = kind.model.from_parameters(found.parameters)
     return model
 

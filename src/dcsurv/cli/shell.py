@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from dcsurv._extensions import ExtensionError
 from dcsurv.cli.groups import OptionGroup, described
 from dcsurv.cli.words import option
 from dcsurv.messages import InputError, about_left, printable, say
@@ -82,7 +83,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return error.say(option), WRONG_USE
     if isinstance(error, ValueError):
         return text, WRONG_USE
-    if isinstance(error, FloatingPointError):
+    if isinstance(error, FloatingPointError | ExtensionError):
         return text, FAILED
     where = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"something unexpected happened ({where}). Please report it; {DEBUG}=1 shows where.", FAILED

@@ -147,6 +147,7 @@ CDAUC = register_metric(
         paper="tie tolerance 1e-3; cases weighted by 1/G(z), G from the test set; first node after t",
         prepare=_prepare,
         weighted=True,
+        decides=True,
     )
 )
 

@@ -95,6 +95,7 @@ IBS = register_metric(
         convention="trapezoid from the 5th to the 95th percentile of test times; G(z-) and G(t)",
         prepare=_prepare,
         weighted=True,
+        decides=True,
     )
 )
 

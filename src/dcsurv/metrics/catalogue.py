@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from dcsurv._extensions import load_extensions
+from dcsurv._extensions import ExtensionError, load_extensions, where_from
 from dcsurv.curves import SurvivalCurves
 from dcsurv.grid import Convention, check_convention
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
@@ -33,6 +34,10 @@ _DIRECTIONS: Final[dict[Better, str]] = {
     "one": "1 is perfect",
     "zero": "0 is perfect",
 }
+
+
+class MetricError(ExtensionError):
+    """A metric that dcsurv did not bring failed, or returned what is no metric's value."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,9 @@ class Metric:
     null : bool, default False
         Whether a perfect model has a value other than the best one, because patients are few: :func:`evaluate` then
         simulates what it would score, and gives that instead of an interval.
+    decides : bool, default False
+        Whether :func:`dcsurv.validate` goes by it when it says which of two models is better. Every one that decides
+        makes the intervals of all wider, which hold together.
 
     Examples
     --------
@@ -95,6 +103,7 @@ class Metric:
     per_horizon: bool = False
     weighted: bool = False
     null: bool = False
+    decides: bool = False
 
     def __post_init__(self) -> None:
         if not _key(self.name):
@@ -105,6 +114,16 @@ class Metric:
                     f"{field} of the metric {self.name!r} is {getattr(self, field)!r}, but one of "
                     f"{', '.join(get_args(kind))} is expected."
                 )
+        if self.decides and not (self.optimisable and self.aspect != "calibration"):
+            raise ValueError(
+                f"decides=True of the metric {self.name!r}: only discrimination and error can say which model is "
+                "better, by one number without horizons of which higher or lower is better."
+            )
+        if self.per_horizon and isinstance(self.prepare, partial) and self.prepare.func is _prepare_function:
+            raise ValueError(
+                f"per_horizon=True of the metric {self.name!r}: from_function makes a metric of one number. Write a "
+                "preparation that returns a Prepared with horizons, or leave per_horizon out."
+            )
 
     @property
     def direction(self) -> str:
@@ -115,6 +134,38 @@ class Metric:
     def optimisable(self) -> bool:
         """Whether it is one number that can be as high or as low as possible, so that a search can optimise it."""
         return not self.per_horizon and self.better in ("higher", "lower")
+
+    @property
+    def module(self) -> str:
+        """Where its computation is defined."""
+        found: Any = self.prepare
+        while isinstance(found, partial):
+            found = found.args[0] if found.func is _prepare_function else found.func
+        return str(getattr(found, "__module__", None) or type(found).__module__)
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Name the metric where its computation fails; those of dcsurv say themselves what is wrong with the data."""
+        try:
+            yield
+        except MetricError:
+            raise
+        except Exception as error:
+            if self.module.partition(".")[0] == "dcsurv":
+                raise
+            raise self.failed(f"failed with {type(error).__name__}: {str(error).rstrip('.')}") from error
+
+    def failed(self, what: str) -> MetricError:
+        """Return the error that names the metric, and where it comes from.
+
+        Parameters
+        ----------
+        what : str
+            What it did.
+        """
+        return MetricError(
+            f"the metric {self.name!r} from {where_from(self.module)} {what}. Repair it, or leave this metric out."
+        )
 
 
 _RECORDS: dict[str, Metric] = {}
@@ -213,13 +264,22 @@ def choose_metrics(chosen: Sequence[str | Metric] | None, convention: Convention
         raise ValueError(f"metrics is the text {chosen!r}; pass a list, such as [{chosen!r}].")
     if len(chosen) == 0:
         raise ValueError(f"metrics is empty; choose from {known}.")
-    records = {_key(metric.name): metric for metric in possible}
-    records |= {_key(one.name): one for one in chosen if isinstance(one, Metric) and _defined(one, convention)}
-    asked = {_key(one.name if isinstance(one, Metric) else str(one)): one for one in chosen}
-    unknown = [getattr(one, "name", one) for key, one in asked.items() if key not in records]
+    records = {_key(one.name): one for one in chosen if isinstance(one, Metric) and _defined(one, convention)}
+    records |= {_key(metric.name): metric for metric in possible}
+    asked: dict[str, Metric] = {}
+    unknown = []
+    for one in chosen:
+        record = one if isinstance(one, Metric) else records.get(_key(str(one)))
+        if record is None or not _defined(record, convention):
+            unknown.append(getattr(one, "name", one))
+        elif (other := asked.setdefault(_key(record.name), record)) != record:
+            raise ValueError(
+                f"metrics holds two metrics of one name, {other.name!r} and {record.name!r}: capitals and hyphens do "
+                "not count. Rename one of them."
+            )
     if unknown:
         raise ValueError(f"metrics holds {unknown}, but in the {convention} convention there are {known}.")
-    return _in_order(records[key] for key in asked)
+    return _in_order(asked.values())
 
 
 def from_function(

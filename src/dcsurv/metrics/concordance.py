@@ -136,6 +136,7 @@ C_TD = register_metric(
         convention="Antolini; ties adjusted (pycox adj_antolini); S(z)",
         paper="Antolini; ties adjusted (pycox adj_antolini); projected on training times, last node at or before z",
         prepare=_prepare,
+        decides=True,
     )
 )
 

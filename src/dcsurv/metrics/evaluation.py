@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from dcsurv.grid import Convention
-from dcsurv.metrics.catalogue import Metric, choose_metrics
+from dcsurv.metrics.catalogue import Better, Metric, choose_metrics
 from dcsurv.metrics.censoring import Censoring, WeightsFrom, resolve_follow_up
-from dcsurv.metrics.inputs import counted
+from dcsurv.metrics.inputs import counted, warn
 from dcsurv.metrics.null import N_NULL, check_n_null, drawn_outcomes, number_of_draws
 from dcsurv.metrics.resampling import check_confidence, check_n_bootstrap, percentile_interval, resample_counts
 from dcsurv.metrics.setting import Prepared, Setting, Weighting
@@ -96,9 +96,9 @@ def evaluate(
     DataFrame
         Columns ``metric, horizon, value``, with resampling ``mean, sd, lower, upper``, then ``floor``, ``null_95`` and
         ``p_value``: mean and 95th percentile of what a perfect model would score, and the chance that it would score
-        no better than this one, ``(1 + #{draws >= value}) / (draws + 1)``. Metrics that have these have no interval:
-        resampling adds to a distance, so that percentile intervals miss the truth. Then ``counted``, the share of
-        the patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
+        no better than this one, ``(1 + #{draws >= value}) / (draws + 1)`` where lower is better. Metrics that have
+        these have no interval: resampling adds to a distance, so that percentile intervals miss the truth. Then
+        ``counted``, the share of the patients who count (a mean over the times of CDAUC and IBS), and ``convention``.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def evaluate(
     )
     if n_bootstrap:
         table = table.join(_summaries(list(value), prepared, n_bootstrap, confidence, random_state))
-    table = table.join(_against_null(value, prepared.null(counts, n_null, random_state)))
+    table = table.join(_against_null(value, prepared.null(counts, n_null, random_state), prepared.metrics))
     table["counted"] = [prepared.share_counted(*row) for row in zip(table["metric"], table["horizon"], strict=True)]
     table["convention"] = table["metric"].map({metric.name: _told(metric, setting) for metric in chosen})
     return table
@@ -244,7 +244,7 @@ def compare(
                 continue
             lower, upper = np.nan, np.nan
             if key in draws[name]:
-                lower, upper = percentile_interval(draws[name][key] - draws[base][key], confidence, key[0])
+                lower, upper = _interval(draws[name][key] - draws[base][key], confidence, key[0])
             rows.append(
                 {
                     "metric": key[0],
@@ -297,7 +297,12 @@ class PreparedMetrics:
     def __init__(self, metrics: Iterable[Metric], setting: Setting) -> None:
         self.setting = setting
         self.metrics = {metric.name: metric for metric in metrics}
-        self.parts: dict[str, Prepared] = {name: metric.prepare(setting) for name, metric in self.metrics.items()}
+        self.parts: dict[str, Prepared] = {}
+        for name, metric in self.metrics.items():
+            with metric.blamed():
+                self.parts[name] = metric.prepare(setting)
+            if not isinstance(self.parts[name], Prepared):
+                raise metric.failed(f"returned {type(self.parts[name]).__name__} where a Prepared is expected")
 
     def once(self, sample_weight: npt.ArrayLike | None) -> Values:
         """Return every metric under one weighting, given in the order of ``y``."""
@@ -327,9 +332,14 @@ class PreparedMetrics:
         out: Values = {}
         for name in self.metrics if names is None else names:
             metric = self.metrics[name]
-            values = self.parts[name].values(weighting)
+            with metric.blamed():
+                values = self.parts[name].values(weighting)
+            horizons = self.parts[name].horizons
+            expected = (*((len(horizons),) if metric.per_horizon else ()), len(weighting.weight))
+            if np.shape(values) != expected and (np.size(values) or np.size(horizons) or not metric.per_horizon):
+                raise metric.failed(f"returned values of the shape {np.shape(values)} where {expected} is expected")
             if metric.per_horizon:
-                out |= {(name, t): value for t, value in zip(self.parts[name].horizons, values, strict=True)}
+                out |= {(name, t): value for t, value in zip(horizons, values, strict=True)}
             else:
                 out[name, np.nan] = values
         return out
@@ -362,12 +372,27 @@ def _summaries(
             if len(value):
                 row |= {"mean": value.mean(), "sd": value.std()}
             if not prepared.metrics[key[0]].null:
-                row["lower"], row["upper"] = percentile_interval(draws[key], confidence, key[0])
+                row["lower"], row["upper"] = _interval(draws[key], confidence, key[0])
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _against_null(values: dict[Key, float], null: Values) -> pd.DataFrame:
+def _interval(draws: FloatArray, confidence: float, metric: str) -> tuple[float, float]:
+    """Return a percentile interval; no few events explain what is undefined in every resample."""
+    if np.isnan(draws).all():
+        warn(f"{metric} was undefined in all {len(draws)} resamples; its interval is left out.")
+        return np.nan, np.nan
+    return percentile_interval(draws, confidence, metric)
+
+
+def _badness(values: Any, better: Better) -> Any:
+    """Return values turned so that higher is worse."""
+    if better in ("higher", "lower"):
+        return -values if better == "higher" else values
+    return np.abs(values - (better == "one"))
+
+
+def _against_null(values: dict[Key, float], null: Values, metrics: Mapping[str, Metric]) -> pd.DataFrame:
     """Say for each value what a perfect model would score, and how often it would score no better than this one."""
     rows = []
     for key, value in values.items():
@@ -375,7 +400,8 @@ def _against_null(values: dict[Key, float], null: Values) -> pd.DataFrame:
         draws = null.get(key, np.empty(0))
         draws = draws[~np.isnan(draws)]
         if len(draws) and not np.isnan(value):
-            worse = int((draws >= value).sum())
+            better = metrics[key[0]].better
+            worse = int((_badness(draws, better) >= _badness(value, better)).sum())
             row |= {
                 "floor": draws.mean(),
                 "null_95": np.quantile(draws, 0.95),

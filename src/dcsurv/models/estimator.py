@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dcsurv.arithmetic import ReadableCurves, Value
 from dcsurv.follow_up import FollowUp, study_follow_up
+from dcsurv.kinds import missing_methods
 from dcsurv.models.base import Features
 from dcsurv.models.curve_parts import CurveParts
 from dcsurv.models.saved_model import SavedModel
@@ -200,7 +201,10 @@ class SurvivalEstimator(SavedModel):
         return self._fit_preprocessing(self._check_new_features(X), y)
 
     def _begin(self) -> None:
+        if missing := missing_methods(type(self)):
+            raise ValueError(f"{type(self).__name__} cannot be fitted: its class lacks {' and '.join(missing)}.")
         self.check_parameters()
+        self.check_types()
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # a fit that fails must not leave a mixture of two models
 

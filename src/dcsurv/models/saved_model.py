@@ -14,10 +14,11 @@ import numpy as np
 
 from dcsurv.curves import Interpolation
 from dcsurv.follow_up import FollowUp
+from dcsurv.models.documentation import type_words
 from dcsurv.models.table_model import TableModel
 from dcsurv.models.time_bounds import TimeBounds
 from dcsurv.persistence import Arrays, Header, ModelFileError
-from dcsurv.plain import Count, Finite, declared
+from dcsurv.plain import Count, Finite, declared, plain
 from dcsurv.preprocessing import Population, Preprocessor
 
 
@@ -42,6 +43,13 @@ class _Features(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.names is not None and (len(self.names) != self.count or len(set(self.names)) < self.count):
             raise ValueError("there is one name for each feature")
+
+
+# What a header holds of every model, alone or as a member of an ensemble, and is read again.
+_RESERVED = {
+    *("format", "kind", "card", "parameters", "features", "preprocessing", "follow_up", "time_unit", "training"),
+    *("versions", "time_bounds", "population"),
+}
 
 
 class _Document(msgspec.Struct):
@@ -79,6 +87,17 @@ class SavedModel(TableModel):
         super().check_parameters()
         if not isinstance(self.time_unit, str | None):
             raise ValueError(f"time_unit is {self.time_unit!r}, but a text such as 'days' is expected, or None.")
+
+    def check_types(self) -> None:
+        """Refuse values that a file would hold and that could not be read again as what they are annotated with."""
+        types = _annotations(type(self))
+        for name, value in self.plain_parameters().items():
+            try:
+                declared(plain(value), types.get(name, Any))
+            except ValueError:
+                raise ValueError(f"{name} is {value!r}, but {type_words(types[name])} is expected.") from None
+            except TypeError:
+                continue  # no plain data, or an annotation that none can be compared with
 
     @abstractmethod
     def get_state(self) -> tuple[Header, Arrays]:
@@ -132,7 +151,7 @@ class SavedModel(TableModel):
             raise ModelFileError(f"{', '.join(changed)} changed since the model was fitted. Fit it again, or set back.")
         names = getattr(self, "feature_names_in_", None)
         state = None if self.preprocessor_ is None else self.preprocessor_.get_state()
-        header, arrays = self.get_state()
+        header, arrays = self.checked_state()
         document = {
             "parameters": self.plain_parameters(),
             "features": {
@@ -155,6 +174,16 @@ class SavedModel(TableModel):
             **header,
         }
         return document, arrays
+
+    def checked_state(self) -> tuple[Header, Arrays]:
+        """Return :meth:`get_state`, if none of its names has a meaning of its own in a file."""
+        header, arrays = self.get_state()
+        if taken := sorted(_RESERVED & header.keys()):
+            raise ModelFileError(
+                f"get_state of {type(self).__name__} returns {', '.join(map(repr, taken))}, which a model file uses "
+                "itself. Choose other names."
+            )
+        return header, arrays
 
     def plain_parameters(self) -> Header:
         """Return the parameters as plain data for a file."""

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from dcsurv.metrics import Metric
 from dcsurv.validation.estimates import Pooled
 from dcsurv.validation.refits import Patients
 
@@ -68,20 +67,31 @@ def compared(own: Pooled, other: Pooled, confidence: float) -> pd.DataFrame:
     """
     records = {metric.name: metric for metric in own.patients.metrics}
     mine, theirs = own.by_fold(), other.by_fold()
-    deciding = [key for key in own.values if key in mine and _decides(records[key[0]])]
+    means = {
+        key: (float(values.mean()), float(other.values[key].mean()))
+        for key, values in own.values.items()
+        if key in other.values
+    }
+    gaps = {
+        key: (mine[key] - theirs[key])[np.isfinite(mine[key] - theirs[key])]
+        for key in means
+        if key in mine and key in theirs and records[key[0]].better != "one"
+    }
+    # What is undefined has no interval, and must not widen those of the others.
+    deciding = [
+        key
+        for key, known in gaps.items()
+        if records[key[0]].decides and len(known) > 1 and np.isfinite(means[key]).all()
+    ]
     together = 1 - (1 - confidence) / max(1, len(deciding))
     rows = []
-    for key, values in own.values.items():
-        if key not in other.values:
-            continue
-        value, against = float(values.mean()), float(other.values[key].mean())
+    for key, (value, against) in means.items():
         se, reach = np.nan, np.nan
-        if key in mine and key in theirs and records[key[0]].better != "one":
-            gaps = (mine[key] - theirs[key])[np.isfinite(mine[key] - theirs[key])]
-            if len(gaps) > 1:
-                tested = len(own.folds[0][0]) / len(own.patients.y)
-                se = float(np.sqrt((1 / len(gaps) + tested / (1 - tested)) * gaps.var(ddof=1)))
-                reach = se * float(student.ppf((1 + (together if key in deciding else confidence)) / 2, len(gaps) - 1))
+        known = gaps.get(key)
+        if known is not None and len(known) > 1:
+            tested = len(own.folds[0][0]) / len(own.patients.y)
+            se = float(np.sqrt((1 / len(known) + tested / (1 - tested)) * known.var(ddof=1)))
+            reach = se * float(student.ppf((1 + (together if key in deciding else confidence)) / 2, len(known) - 1))
         rows.append(
             {"metric": key[0], "horizon": np.nan if key[1] is None else key[1], "value": value,
              "reference_value": against, "difference": value - against, "se": se, "lower": value - against - reach,
@@ -116,17 +126,16 @@ def judge(table: pd.DataFrame, patients: Patients, model: str, reference: str, c
         text = "no clear difference"
     rests_on = (
         f"{model} against {reference}, the same {len(patients.y):,} patients ({int(patients.y['event'].sum()):,} "
-        f"events), each predicted out of fold by models that have not seen them: {'; '.join(numbers)}. In brackets: "
-        f"{confidence:.0%} intervals that hold for all {len(numbers)} together."
+        f"events), each predicted out of fold by models that have not seen them: "
+    )
+    rests_on += (
+        f"{'; '.join(numbers)}. In brackets: {confidence:.0%} intervals that hold for all {len(numbers)} together."
+        if numbers
+        else "no metric that decides is defined in both."
     )
     if not better:
         rests_on += f" {reference} is the simpler model, so without a clear gain there is no reason to leave it."
     return Verdict(text, tuple(better), tuple(worse), rests_on)
-
-
-def _decides(metric: Metric) -> bool:
-    """Whether it is one number for all times that says who is better."""
-    return metric.optimisable and metric.aspect != "calibration"
 
 
 def _and(words: list[str]) -> str:

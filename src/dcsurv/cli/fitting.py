@@ -151,7 +151,8 @@ def refuse(findings: list[Finding]) -> None:
     """End with all that makes a fit impossible."""
     bad = [finding for finding in findings if finding.severity == "error"]
     if bad:
-        raise CohortError(" ".join(f"{say(f.message, option)} {say(f.remedy, option)}" for f in bad))
+        texts = [f"{say(f.message, option)} {say(f.remedy, option)}".strip() for f in bad]
+        raise CohortError(" ".join([texts[0], *(text[:1].upper() + text[1:] for text in texts[1:])]))
 
 
 def _train_and_save(

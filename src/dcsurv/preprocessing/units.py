@@ -6,18 +6,18 @@ import math
 
 import numpy as np
 
+from dcsurv.durations import DAYS_IN, Unit
 from dcsurv.messages import short
 from dcsurv.target import FloatArray
 
 # How near the factor between two medians has to be to that of a unit, and what share of the values it has to explain.
 _TOLERANCE, _EXPLAINED = math.log(1.25), 0.9
+_TIMES: tuple[tuple[Unit, Unit], ...] = (
+    ("days", "years"), ("weeks", "years"), ("months", "years"), ("days", "months"), ("days", "weeks"),
+)  # fmt: skip
 # How many times larger numbers get, and of what that is the sign: the unit that they are in, and that of training.
 _FACTORS = (
-    (365.25, "days", "years"),
-    (365.25 / 7, "weeks", "years"),
-    (12.0, "months", "years"),
-    (30.44, "days", "months"),
-    (7.0, "days", "weeks"),
+    *((DAYS_IN[learnt] / DAYS_IN[given], given, learnt) for given, learnt in _TIMES),
     (2.54, "centimetres", "inches"),
     (2.2046, "pounds", "kilograms"),
     (18.02, "mg/dl", "mmol/l"),

@@ -119,12 +119,13 @@ datasets: $(VENV)/.development
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+# The package of an environment says the version in __init__.py, so it is installed again when that changes.
+$(VENV)/.runtime: pyproject.toml constraints.txt src/dcsurv/__init__.py | $(VENV)/bin/python
 	@echo "Installing dcsurv into $(VENV): torch and friends, a few minutes the first time."
 	$(PIP) install -c constraints.txt -e ".[serve]"
 	@touch $@
 
-$(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.development: pyproject.toml constraints.txt src/dcsurv/__init__.py | $(VENV)/bin/python
 	@echo "Installing dcsurv, its tools and its oracles into $(VENV): several minutes the first time."
 	$(PIP) install -c constraints.txt -e ".[test]"
 	@touch $@ $(VENV)/.runtime

@@ -122,8 +122,9 @@ def validate(
     _show(shell, found)
     shell.show()
     shell.say(f"{page}: the same in words and figures, {clock.monotonic() - started:.0f} s.")
-    kept = "coxph" if found.verdict is not None and found.verdict.text == "keep CoxPH" else model
-    shell.say(f"Next: {fit_command(data, outcome, features, reading, computing, model=kept, settings=settings)}")
+    simpler = found.verdict is not None and found.verdict.text == "keep CoxPH"
+    kept, own = ("coxph", None) if simpler else (model, settings)  # settings are of the model that is not kept
+    shell.say(f"Next: {fit_command(data, outcome, features, reading, computing, model=kept, settings=own)}")
     shell.result({"folder": str(output), "data": cohort.to_dict(), **found.to_dict()})
 
 
